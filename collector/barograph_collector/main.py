@@ -27,7 +27,7 @@ from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.retention import Retention
-from barograph_collector.storage.store import Store
+from barograph_collector.storage.store import LOG, Store
 
 ARENAS: Final = 2
 HEARTBEAT_SECONDS: Final = 5.0
@@ -64,7 +64,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
-    with Shutdown() as shutdown, Store(state / "log.duckdb") as store:
+    with Shutdown() as shutdown, Store(state / LOG) as store:
         publisher = Publisher(store, settings.lake) if settings.lake is not None else None
         collector = Collector(
             store,

@@ -74,6 +74,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "instrument": Command("barograph.instrument", "instrument", "insert probes of run features into C and C++ sources"),
     "features": Command("barograph.lab.features", "server", "tabulate and select features of instrumented runs"),
     "bsp": Command("barograph.lab.bsp.command", "harness", "measure intervals of a known workload, under mpiexec"),
+    "backup": Command("barograph.upkeep.backup", "server", "copy the log while the collector runs"),
+    "restore": Command("barograph.upkeep.restore", "server", "make a backup the log of a collector"),
     "spool": Command("barograph.operate.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.operate.doctor", "", "check whether runs on this node can be watched"),
     "ring": Command("barograph.commands.ring", "", "print the contents of a ring file"),
@@ -84,8 +86,8 @@ COMMANDS: Final[dict[str, Command]] = {
 
 READERS: Final[dict[str, tuple[str, ...]]] = {
     "users": ("run", "status", "predict", "spool", "instrument"),
-    "operators": ("up", "page", "nodes", "import", "config", "keys", "doctor", "canary", "files", "completion",
-                  "collector", "modeler", "alerts"),
+    "operators": ("up", "page", "nodes", "import", "config", "keys", "backup", "restore", "doctor", "canary",
+                  "files", "completion", "collector", "modeler", "alerts"),
     "performance engineers": ("work", "report", "sql", "export", "features", "plan"),
     "developers, and studies": ("demo", "ring", "record", "replay", "backtest", "bench", "study", "bsp"),
 }  # fmt: skip

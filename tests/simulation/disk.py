@@ -31,6 +31,8 @@ class Platters:
         self.capacity = 2**40
         self.names: dict[Path, _File] = {}
         self.directories: set[Path] = set()
+        self.locks: dict[Path, _File] = {}
+        """Directories that were opened, which can be locked."""
         self._log: list[tuple[Path, _File | None]] = []
         """Changes of names that a loss of power may undo, in their order: new content of a name, None if deleted."""
         self._durable: dict[Path, _File] = {}
@@ -106,7 +108,9 @@ class SimulatedDisk(Disk):
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         self._process.check()
-        file = self._platters.names.get(path)
+        file = self._platters.names.get(path) or self._platters.locks.get(path)
+        if path in self._platters.directories and file is None:
+            file = self._platters.locks[path] = _File()
         if file is not None and flags & os.O_EXCL:
             raise _error(errno.EEXIST, path)
         if file is None:

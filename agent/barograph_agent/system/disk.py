@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -73,6 +73,19 @@ class Disk:
     def lock(self, descriptor: int) -> None:
         """Lock an open file for this process. Raises OSError if another process has the lock."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @contextlib.contextmanager
+    def locked(self, path: Path) -> Iterator[None]:
+        """Holds the lock of a file or a directory. Raises BlockingIOError if another process has it."""
+        descriptor = self.open(path, os.O_RDONLY)
+        try:
+            try:
+                self.lock(descriptor)
+            except BlockingIOError:
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", str(path)) from None
+            yield
+        finally:
+            self.close(descriptor)
 
     def make_directory(self, path: Path, *, parents: bool = False, exist_ok: bool = True) -> None:
         """Create a directory that only its owner can enter."""

@@ -193,8 +193,8 @@ class DatabaseWriter:
         self._retained_on = self._store.today
         try:
             dropped = self._store.apply_retention(self._retention)
-        except duckdb.Error as error:
-            _log.warning("cannot roll up or drop days: %s; retrying later", first_line(error))
+        except (duckdb.Error, OSError) as error:
+            _log.warning("cannot roll up or drop days: %s; retrying later", str(error).strip().splitlines()[0])
             return
         self._counters.partitions_dropped += dropped
         self._counters.retention_held = int(self._store.calendar.held)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -28,6 +29,10 @@ from barograph_collector.storage.retention import Calendar, Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.tail import Tail
 
+LOG: Final = "log.duckdb"
+"""The database in the collector's state directory."""
+JOURNAL_FOLDER: Final = f"{LOG}.journal"
+"""The directory of its journal. A checkpoint and a backup need its lock: one of them waits."""
 REPLAY_ROWS: Final = 100_000
 _FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
 _log = logging.getLogger(__name__)
@@ -51,11 +56,13 @@ class Store:
         self.path = path
         self.published = 2**63 - 1
         """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
+        folder = path.with_name(f"{path.name}.journal")
+        self._hold = partial(system.disk.locked, folder)
         self._swap = system.threads.lock()
         self.unusable = system.threads.event()
         self._open_database = open_database
         try:
-            self.journal = Journal(path.with_name(f"{path.name}.journal"), segment_bytes, system)
+            self.journal = Journal(folder, segment_bytes, system)
         except OSError as error:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
@@ -129,17 +136,22 @@ class Store:
         return self.database.cursor()
 
     def checkpoint(self) -> None:
-        """Checkpoint the database, and delete from the journal what is in it. Raises duckdb.Error."""
-        number = self.database.journal_mark
-        self.database.checkpoint()
-        self.journal.truncate(number)
+        """Checkpoint the database, and delete from the journal what is in it.
+
+        Raises duckdb.Error, and OSError, as while a backup is made.
+        """
+        with self._hold():
+            number = self.database.journal_mark
+            self.database.checkpoint()
+            self.journal.truncate(number)
 
     def apply_retention(self, retention: Retention) -> int:
-        """Roll up days that have ended, then drop days; returns how many were dropped. Raises duckdb.Error."""
+        """Roll up days that have ended, then drop days; returns how many were dropped. Raises as `checkpoint`."""
         self.database.partitions.roll_up()
         today = self.today
         retention = replace(retention, days=0) if self.calendar.held else retention
-        return self.database.drop_days(retention, today, self.published)
+        with self._hold():
+            return self.database.drop_days(retention, today, self.published)
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.
@@ -178,6 +190,8 @@ class Store:
             self.checkpoint()
         except duckdb.Error as error:
             _log.warning("checkpoint postponed: %s", first_line(error))
+        except OSError as error:
+            _log.warning("checkpoint postponed: %s", error)
 
     def _open(self) -> Database:
         try:

@@ -1,0 +1,1 @@
+"""Copies of a log that is in use, and their way back."""

@@ -1,0 +1,1 @@
+"""Commands that care for the log: backups, and their way back."""
