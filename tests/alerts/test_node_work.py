@@ -62,3 +62,18 @@ def test_on_one_node_the_busiest_rank_is_named_though_it_was_another_one_before(
 
 def test_one_rank_alone_is_compared_with_nobody():
     assert joined(1).add(row(0, "n1", 4, 1, ranks=1)) is None
+
+
+def test_one_rank_of_many_that_works_longer_makes_its_node_the_straggler():
+    nodes, attribution = joined(3), Attribution(3)
+    for i in range(40):
+        slow = i >= 20
+        for host in ("n1", "n2", "n3"):
+            # Of 32 ranks one takes 2 ms longer: the mean of its node grows by 0.06 ms.
+            is_slow = slow and host == "n2"
+            one = row(i, host, 10 + is_slow * 2 / 32, 3 if slow else 1, ranks=32, most=10.2 + is_slow * 2)
+            if (span := nodes.add(one)) is not None:
+                attribution.add(span)
+    cause = attribution.cause(1039.0)
+    assert (cause.kind, cause.members) == ("straggler", ("n2",))
+    assert cause.numbers["own"] == pytest.approx(2e-3)

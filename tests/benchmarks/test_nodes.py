@@ -2,18 +2,29 @@
 
 `make bench PYTEST="-k thousand_nodes"`. $BAROGRAPH_NODES_HOURS hours (1), 1,000 nodes, 200 jobs an hour, 2 % of the
 nodes 1.2 times as slow, from before the first hour and from a time within it.
+
+`make bench PYTEST="-k series_of_nodes"`: the test of nodes among themselves on $BAROGRAPH_NODES_JOBS (1000) healthy and
+a fifth as many slow jobs.
 """
 
 from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 
+from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.studies.node_series import SECONDS, alarms, draw
 from barograph_alerts.studies.nodes import NodesPlan, NodesStudy
+from barograph_alerts.studies.tally import DetectorTally
 
 pytestmark = pytest.mark.timeout(24 * 3600)
 HOURS = float(os.environ.get("BAROGRAPH_NODES_HOURS", "1"))
+JOBS = int(os.environ.get("BAROGRAPH_NODES_JOBS", "1000"))
+SEED = 36
+FACTOR, ONSET, AFTER = 1.2, 30, 60
+"""Of the work of a slow node, from span ONSET on, for AFTER spans."""
 
 
 def test_a_thousand_nodes() -> None:
@@ -36,3 +47,28 @@ def test_the_cost_of_ten_to_ten_thousand_nodes() -> None:
         costs[nodes] = result.seconds / (3600 * hours)
         print(f"\n{nodes:,} nodes: {result.rows:,} rows in {hours:g} h, {100 * costs[nodes]:.3f} % of a core")
     assert costs[10_000] < 1.0
+
+
+def test_series_of_nodes() -> None:
+    print(f"\nalpha {ALPHA / 8:g}; work x {FACTOR:g} from span {ONSET} of {SECONDS:g} s on, noise up to as drawn")
+    healthy = DetectorTally()
+    for nodes in (2, 4, 16, 64):
+        rng = np.random.default_rng((SEED, nodes))
+        alarmed = 0
+        for _ in range(JOBS):
+            at, _ = alarms(draw(rng, nodes))
+            alarmed += at >= 0
+            healthy.add(None, [at] if at >= 0 else [])
+        print(f"{nodes} nodes: {alarmed} of {JOBS} healthy jobs of 300 spans alarm")
+        for noise in (0.01, 0.02, 0.04):
+            after, wrong = [], 0
+            for _ in range(JOBS // 5):
+                series = draw(rng, nodes, ONSET + AFTER, FACTOR, ONSET, noise)
+                at, names = alarms(series)
+                wrong += bool(set(names) - {f"n{series.slow}"})
+                after += [at - ONSET + 1] if names == (f"n{series.slow}",) and at >= ONSET else []
+            middle = f"{np.median(after):.0f} (9 of 10: {np.quantile(after, 0.9):.0f})" if after else "-"
+            print(f"  noise of {noise:.0%}: {len(after)} of {JOBS // 5} named, after {middle} spans; others: {wrong}")
+    low, high = healthy.interval
+    print(f"healthy: {healthy.false} of {healthy.healthy}, {low:.3%} to {high:.3%}")
+    assert low <= ALPHA / 8

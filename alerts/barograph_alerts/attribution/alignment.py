@@ -28,7 +28,7 @@ late: the others were compared already. repeated: delivered before. overflow: to
 class Part:
     """What one node delivered of a range. Seconds are summed over its ranks; least_wait: of the last rank.
 
-    rank: one of them, the one with most own work in the first block.
+    rank: one of them, the one with most own work in the first block. busiest: own work of the ones with most in each.
     """
 
     ranks: int
@@ -41,6 +41,7 @@ class Part:
     blocks: list[tuple[int, int]]
     """First sync point of each block, and the one after its last, in order."""
     rank: int = -1
+    busiest: float = 0.0
 
     @property
     def length(self) -> int:
@@ -52,6 +53,7 @@ class Part:
         self.ranks = max(self.ranks, other.ranks)
         self.count += other.count
         self.own += other.own
+        self.busiest += other.busiest
         self.p2p += other.p2p
         self.wait += other.wait
         self.least_wait += other.least_wait

@@ -66,11 +66,11 @@ class Cause:
 class Sums:
     """Sums over the work spans of one member."""
 
-    __slots__ = ("blame", "labels", "own", "p2p", "rank", "syncs", "wait")
+    __slots__ = ("blame", "labels", "most", "own", "p2p", "rank", "syncs", "wait")
 
     def __init__(self) -> None:
         self.syncs = 0
-        self.own = self.wait = self.blame = self.p2p = 0.0
+        self.own = self.most = self.wait = self.blame = self.p2p = 0.0
         self.labels: Counter[str] = Counter()
         self.rank = -1
         """The lowest rank known of a node, -1 if none is."""
@@ -111,8 +111,9 @@ class Attribution:
     def cause(self, onset_at: float, slowdown: float = math.nan) -> Cause:
         """The cause of the time lost since `onset_at`. slowdown: actual over expected time since then.
 
-        All figures are differences in seconds per sync point, since the onset minus before it. With d_m the growth of
-        member m's own work and w_m that of its waiting, the job has lost the mean of d_m + w_m over members.
+        All figures are differences in seconds per sync point, since the onset minus before it. With o_m the growth of
+        member m's own work and w_m that of its waiting, the job has lost the mean of o_m + w_m over members. d_m is the
+        growth of the own work of the member's rank with most: a single rank of a node may delay all.
         straggler: at most half of the members have SHARE of the largest d_m or more. network: no d_m reaches OWN of the
         loss, so only waiting has grown. link: the same, and messages of at most half of the nodes have LINK or more of
         the largest growth of time in messages, which is SHARE of the loss or more; of these the one in the middle of
@@ -135,6 +136,7 @@ class Attribution:
         own = {n: during[n].own / during[n].syncs - before[n].own / before[n].syncs for n in names}
         wait = {n: during[n].wait / during[n].syncs - before[n].wait / before[n].syncs for n in names}
         lost = math.fsum(own.values()) / len(names) + math.fsum(wait.values()) / len(names)
+        own = {n: during[n].most / during[n].syncs - before[n].most / before[n].syncs for n in names}
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
             p2p = {n: during[n].p2p / during[n].syncs - before[n].p2p / before[n].syncs for n in names}
@@ -153,6 +155,7 @@ class Attribution:
         own = {name: during[name].own / during[name].syncs for name in names}
         wait = math.fsum(during[name].wait / during[name].syncs for name in names) / len(names)
         lost = (math.fsum(own.values()) / len(names) + wait) * (1 - 1 / slowdown)
+        own = {name: during[name].most / during[name].syncs for name in names}
         usual = median_low(own.values())
         more = {name: value - usual for name, value in own.items()}
         blamed = _most_work(more)
@@ -234,6 +237,7 @@ def _sum(spans: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:
             sums = into.setdefault(work.name, Sums())
             sums.syncs += work.syncs
             sums.own += work.own_seconds
+            sums.most += work.most_seconds
             sums.wait += work.wait_seconds
             sums.blame += work.blame_seconds
             sums.p2p += work.p2p_seconds

@@ -107,6 +107,7 @@ def _part(row: Row) -> Part:
         ended_at=float(row["ended_at"]),
         blocks=[(first, first + int(row["length"]))],
         rank=int(row["own_rank"]),
+        busiest=float(row["own_rank_seconds"]),
     )
 
 
@@ -119,8 +120,16 @@ def _of_nodes(parts: Mapping[str, Part]) -> Iterator[Work]:
     for host, part in parts.items():
         last = blame * part.count if waits[host] == least else 0.0
         waited = (part.p2p + part.wait) / part.ranks
-        p2p = part.p2p / part.ranks
-        yield Work(host, part.count, part.own / part.ranks, waited, last, p2p_seconds=p2p, rank=part.rank)
+        yield Work(
+            host,
+            part.count,
+            part.own / part.ranks,
+            waited,
+            last,
+            p2p_seconds=part.p2p / part.ranks,
+            rank=part.rank,
+            busiest_seconds=part.busiest,
+        )
 
 
 def _of_ranks(row: Row) -> WorkSpan | None:

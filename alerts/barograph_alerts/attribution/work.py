@@ -14,7 +14,7 @@ class Work(NamedTuple):
     syncs: number of sync points. own_seconds: own work between them. wait_seconds: time in sync points and waiting for
     messages. blame_seconds: mean time that the others waited in sync points to which this member came last.
     label: display name if `name` is a role such as "the busiest rank". p2p_seconds: waiting for messages alone, as far
-    as it is known. rank: one of the node's, -1 if unknown.
+    as it is known. busiest_seconds: own work of the node's rank with most. rank: one of the node's, -1 if unknown.
     """
 
     name: str
@@ -25,6 +25,12 @@ class Work(NamedTuple):
     label: str = ""
     p2p_seconds: float = 0.0
     rank: int = -1
+    busiest_seconds: float = 0.0
+
+    @property
+    def most_seconds(self) -> float:
+        """Own work of the rank with most, where it is known, else of the member."""
+        return self.busiest_seconds or self.own_seconds
 
 
 class WorkSpan(NamedTuple):

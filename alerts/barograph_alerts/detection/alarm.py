@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 
 State: TypeAlias = Literal["unknown", "healthy", "inconclusive", "slow", "fast", "stalled"]
 Kind: TypeAlias = Literal["slow", "fast", "stalled"]
-Basis: TypeAlias = Literal["its history", "its own first windows", "its runtimes", "scaling"]
+Basis: TypeAlias = Literal["its history", "its own first windows", "its runtimes", "scaling", "its pace before"]
+"""`its pace before`: that of its nodes, when none of them was slow."""
 
 
 @dataclass

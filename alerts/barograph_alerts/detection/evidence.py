@@ -11,6 +11,7 @@ from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
 from barograph_alerts.detection.delay import DelayTest
 from barograph_alerts.detection.level import Level
+from barograph_alerts.detection.node_test import NodeSpan, NodeTest, SlowNodes
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, RuntimeTest
 from barograph_alerts.detection.sequential import Sequential
 from barograph_alerts.detection.tolerance import tolerance
@@ -23,6 +24,8 @@ MINIMUM_RESIDUALS: Final = 20
 RECOVERED: Final = 5
 """An alarm ends after this many consecutive windows that are nearer to the reference than to the slowdown."""
 
+NODES: Final = "its pace before"
+"""Basis of the test of nodes."""
 WHOLE_RUN: Final = ("its runtimes", "scaling")
 """Bases of the test of the whole run."""
 
@@ -35,18 +38,20 @@ class Evidence:
 
     A window is the log ratio of actual to expected seconds over its classes; each test is a `Sequential` on conformal
     p-values. `DelayTest` compares elapsed time at equal progress. `Level`, `DelayTest` and `SelfChange` spend a quarter
-    of alpha each, `Stall` and `RuntimeTest` an eighth. Without comparable windows in the history `SelfChange` has a
-    wider margin and the job's own class means, and `RuntimeTest` the quarter of `Level` as well; without runs of the
-    workload it tests against a prediction, once there is one.
+    of alpha each, `Stall` and `RuntimeTest` an eighth. On several nodes `SelfChange` gives half of its share to
+    `NodeTest`. Without comparable windows in the history `SelfChange` has a wider margin and the job's own class means,
+    and `RuntimeTest` the quarter of `Level` as well; without runs of the workload it tests against a prediction, once
+    there is one.
 
     Windows are autocorrelated and share the finite residuals. The effect on false alarms is measured in
     tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
 
     pace: None without a history. alpha: bound on the probability that a healthy job ever alarms, between 0 and 1.
-    margin: slowdown that does not matter, 0.05 is 5 %. Raises ValueError for other values.
+    margin: slowdown that does not matter, 0.05 is 5 %. nodes: number of nodes of the job. Raises ValueError for other
+    values.
     """
 
-    def __init__(self, pace: Pace | None, alpha: float = ALPHA, margin: float = MARGIN) -> None:
+    def __init__(self, pace: Pace | None, alpha: float = ALPHA, margin: float = MARGIN, nodes: int = 1) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha is {alpha}, expected a number between 0 and 1, both excluded")
         if not (margin >= 0 and math.isfinite(margin)):
@@ -65,12 +70,14 @@ class Evidence:
             self._delay = DelayTest(pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16))
         self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
-        self._change = SelfChange(self._baseline, alpha / 4, margin, history)
+        self._nodes = NodeTest(alpha / 8, margin) if nodes > 1 else None
+        self._change = SelfChange(self._baseline, alpha / 4 if nodes <= 1 else alpha / 8, margin, history)
         self.runtime_test: RuntimeTest | None = None
         """The test of the whole run, if its history or a prediction says how long it takes."""
         self._alpha = alpha
         self._margin = margin
         self._stall_score = 0.0
+        self._slow: SlowNodes | None = None
         self._raised: Sequential | DelayTest | None = None
         """The test that has raised the latest alarm."""
         self._near = 0
@@ -88,7 +95,8 @@ class Evidence:
         level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
         total = self.runtime_test.score if self.runtime_test is not None else 0.0
         delay = self._delay.score if self._delay is not None else 0.0
-        highest = max(level, delay, total, self._change.slow.score, self._stall_score)
+        nodes = self._nodes.score if self._nodes is not None else 0.0
+        highest = max(level, delay, total, nodes, self._change.slow.score, self._stall_score)
         return min(highest, 1.0) if self.open is None else highest
 
     @property
@@ -96,6 +104,7 @@ class Evidence:
         """Log e-value of the hypothesis that the job is not slow: the mean e-value of its tests."""
         logs = [self._change.slow.log_e]
         logs += [self._level.slow.log_e] if self._level is not None else []
+        logs += [self._nodes.log_e] if self._nodes is not None else []
         logs += [self._delay.log_e] if self._delay is not None else []
         logs += [self.runtime_test.log_e] if self.runtime_test is not None else []
         highest = max(logs)
@@ -189,6 +198,30 @@ class Evidence:
             self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
 
+    @property
+    def slow_nodes(self) -> tuple[str, ...]:
+        """The nodes that the latest alarm is about, if it is about nodes."""
+        return self._slow.names if self._slow is not None and self.alarms and self.alarms[-1].basis == NODES else ()
+
+    def add_nodes(self, span: NodeSpan) -> None:
+        """Add what the nodes of a job on several did between the same sync points."""
+        if (test := self._nodes) is None:
+            return
+        alarm = self.open
+        if not test.add(span, disturbed=alarm is not None):
+            return
+        if alarm is None and test.score > 1 and (slow := test.slow()) is not None:
+            self._slow = slow
+            self.alarms.append(Alarm("slow", NODES, slow.started_at, span.ended_at, slow.slowdown, test.score))
+            self._drop_since(slow.started_at)
+        elif alarm is not None and alarm.basis == NODES and self._slow is not None:
+            test.follow(self._slow)
+            if math.isfinite(test.recovered_at):
+                self._close(alarm, test.recovered_at)
+            elif (slow := test.slow()) is not None:
+                alarm.score, alarm.slowdown = max(alarm.score, test.score), slow.slowdown
+        self.highest = max(self.highest, self.score)
+
     def wait(self, counts: Mapping[int, int], now: float) -> None:
         """Set the time until which only `counts` intervals, by class id, have ended since the latest window."""
         if self._delay is None:
@@ -272,12 +305,18 @@ class Evidence:
             if kind == "fast" or test.slowdown >= 1 + self._change.margin:
                 self.alarms.append(Alarm(kind, basis, test.started_at, now, test.slowdown, test.score))
                 self._raised = test
-                self._change.drop_held()
+                self._drop_since(test.started_at)
                 return
+
+    def _drop_since(self, onset_at: float) -> None:
+        """Take nothing of a disturbance for usual."""
+        self._change.drop_held()
+        if self._nodes is not None:
+            self._nodes.drop_since(onset_at)
 
     def _follow(self, alarm: Alarm, window: Window, ratio: PaceRatio) -> None:
         """Update an open alarm, and close it once the job has recovered."""
-        if alarm.kind == "stalled" or alarm.basis in WHOLE_RUN:
+        if alarm.kind == "stalled" or alarm.basis in (*WHOLE_RUN, NODES):
             return
         reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
         near = ratio.log < reference + math.log(alarm.slowdown) / 2
@@ -298,6 +337,8 @@ class Evidence:
         alarm.ended_at = at
         self._near = 0
         self._change.slow.reset()
+        if self._nodes is not None:
+            self._nodes.reset()
         if self._delay is not None:
             self._delay.reset()
         if self._level is not None:

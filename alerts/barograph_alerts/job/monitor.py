@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -15,12 +16,13 @@ from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
-from barograph_alerts.detection.evidence import WHOLE_RUN, Evidence
+from barograph_alerts.detection.evidence import NODES, WHOLE_RUN, Evidence
+from barograph_alerts.detection.node_test import NodeSpan
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
 from barograph_modeler.pace.pace import Pace
-from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Windower
+from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Window, Windower
 
 SETTLED: Final = 30.0
 """The cause is recomputed until intervals and node work of this many seconds after the onset are known."""
@@ -28,6 +30,8 @@ KNOWN: Final = 90.0
 """What kernels know of so many seconds after the onset counts: quiet rows come each half a minute."""
 WORK: Final = 1024
 """Work spans held until the windows of their time arrive; the oldest are dropped."""
+WINDOWS: Final = 64
+"""Newest windows kept, to see what the job did during a work span."""
 PROJECTED: Final = 0.5
 """Completed share of a run from which on its projected runtime is tested."""
 
@@ -48,7 +52,7 @@ class JobMonitor:
         kernel: KernelAccount | None = None,
         nodes: int = 1,
     ) -> None:
-        self.evidence = Evidence(pace, alpha, margin)
+        self.evidence = Evidence(pace, alpha, margin, nodes)
         self.cause = Cause("unknown")
         self.began_at = math.nan
         self.class_times = ClassTimes()
@@ -56,6 +60,7 @@ class JobMonitor:
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
         self._attribution = Attribution(nodes)
+        self._windows: deque[Window] | None = deque(maxlen=WINDOWS) if nodes > 1 else None
         self._until = -math.inf
         self._lived_from = math.inf
         self._lived_until = -math.inf
@@ -103,6 +108,8 @@ class JobMonitor:
         # Window by window, so that rereading the log after a restart gives the same alarm and the same cause.
         for window in self._windower.add(*blocks):
             self._until = window.ended_at
+            if self._windows is not None:
+                self._windows.append(window)
             self._take_work()
             self.evidence.add(window)
             self.class_times.add(window)
@@ -132,6 +139,21 @@ class JobMonitor:
             span = self._work.popleft()
             self._worked_until = span.ended_at
             self._attribution.add(span, onset_at)
+            self._compare_nodes(span)
+
+    def _compare_nodes(self, span: WorkSpan) -> None:
+        """Test the nodes of a job on several, with what the job did meanwhile."""
+        if self._windows is None or not span.exact or len(span.members) < 2:
+            return
+        own = {one.name: one.most_seconds / one.syncs for one in span.members if one.most_seconds > 0}
+        pace = median((one.own_seconds + one.wait_seconds) / one.syncs for one in span.members)
+        began_at = span.ended_at - pace * max(one.syncs for one in span.members)
+        classes: Counter[int] = Counter()
+        for window in self._windows:
+            if window.ended_at > began_at and window.started_at < span.ended_at:
+                classes.update(window.seconds)
+        if len(own) > 1 and classes:
+            self.evidence.add_nodes(NodeSpan(began_at, span.ended_at, own, pace, classes))
 
     def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
         """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
@@ -219,6 +241,8 @@ class JobMonitor:
         if alarm.basis in WHOLE_RUN:
             return Cause("unknown")  # there is no time before the onset to compare with
         cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
+        if alarm.basis == NODES and cause.kind != "straggler":
+            cause = Cause("straggler", self.evidence.slow_nodes, cause.numbers)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             # An unknown cause has the figures of nodes that could not be compared.
             return replace(phase, numbers={**cause.numbers, **phase.numbers}) if cause.kind == "unknown" else phase

@@ -1,0 +1,117 @@
+"""Nodes that work longer than the others of their job: what the test for them finds, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from barograph_alerts.attribution.cause import Cause
+from barograph_alerts.detection.evidence import NODES, Evidence
+from barograph_alerts.detection.node_test import MIN_SPANS, NodeSpan, NodeTest, _median_of_others
+from barograph_alerts.job.verdict import sentence
+from barograph_alerts.studies.node_series import alarms, draw
+
+SECONDS = 2.0
+ONSET = 15
+
+Work = Callable[[int, int], float]
+"""Own work of a node in a span, in ms."""
+
+
+def spans(count: int, nodes: int, work: Work, classes: Callable[[int], dict[int, float]] = lambda i: {1: 1.0}):
+    """Spans of two seconds with 1 % of noise; all wait for the slowest node, and 20 ms more."""
+    rng = np.random.default_rng(nodes)
+    for i in range(count):
+        own = {f"n{k}": work(i, k) * float(rng.lognormal(0, 0.01)) for k in range(nodes)}
+        yield NodeSpan(SECONDS * i, SECONDS * (i + 1), own, max(own.values()) + 20, classes(i))
+
+
+def judged(*args, **kwargs) -> Evidence:
+    """Evidence of a job without windows."""
+    evidence = Evidence(None, nodes=2)
+    for span in spans(*args, **kwargs):
+        evidence.add_nodes(span)
+    return evidence
+
+
+@pytest.mark.parametrize(("nodes", "slow"), [(2, {1}), (4, {1}), (16, {1}), (16, {1, 3}), (64, {7}), (1000, {5})])
+def test_a_node_that_is_slower_from_its_middle_on_is_found_after_three_spans_or_four(nodes, slow):
+    evidence = judged(ONSET + 4, nodes, lambda i, k: 120 if i >= ONSET and k in slow else 100)
+    (alarm,) = evidence.alarms
+    assert (alarm.kind, alarm.basis, alarm.ended_at) == ("slow", NODES, None)
+    assert set(evidence.slow_nodes) == {f"n{k}" for k in slow}
+    assert alarm.onset_at == SECONDS * ONSET
+    assert SECONDS * MIN_SPANS <= alarm.detected_at - alarm.onset_at <= SECONDS * (MIN_SPANS + 1)
+    assert alarm.slowdown == pytest.approx(140 / 120, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("what", "work"),
+    [
+        ("all take longer", lambda i, k: 150 if i >= ONSET else 100),
+        ("one takes less", lambda i, k: 80 if i >= ONSET and k == 1 else 100),
+        ("most take longer", lambda i, k: 120 if i >= ONSET and k < 5 else 100),
+        ("one takes longer, and less than the others", lambda i, k: 70 + 20 * (i >= ONSET) if k == 1 else 100),
+        ("one always has more work", lambda i, k: 150 if k == 1 else 100),
+        ("one takes longer for two spans", lambda i, k: 150 if k == 1 and i in (ONSET, ONSET + 1) else 100),
+        ("one takes longer by less than the margin", lambda i, k: 103 if k == 1 and i >= ONSET else 100),
+    ],
+)  # fmt: skip
+def test_nobody_is_slow_where(what, work):
+    assert judged(60, 6, work).alarms == [], what
+
+
+def test_a_phase_in_which_the_program_gives_one_node_more_is_no_slow_node():
+    def work(i, k):
+        return 130 if k == 2 and i % 20 >= 12 else 100
+
+    assert judged(200, 8, work, lambda i: {2: 1.0} if i % 20 >= 12 else {1: 1.0}).alarms == []
+    # Of the same classes, it is.
+    assert judged(200, 8, work).alarms
+
+
+def test_an_alarm_ends_when_the_node_has_recovered_and_the_next_disturbance_is_another():
+    evidence = judged(80, 8, lambda i, k: 120 if k == 1 and (20 <= i < 25 or 50 <= i < 55) else 100)
+    first, second = evidence.alarms
+    assert (first.onset_at, first.ended_at) == (40.0, 50.0)
+    assert (second.onset_at, second.ended_at) == (100.0, 110.0)
+    assert evidence.score < 1
+
+
+def test_a_node_whose_rows_are_missing_is_neither_slow_nor_usual():
+    evidence = Evidence(None, nodes=4)
+    for i, span in enumerate(spans(40, 4, lambda i, k: 120 if k == 1 and i >= 20 else 100)):
+        own = {
+            name: value for name, value in span.own.items() if not (name == "n3" and i % 3) and not (i < 2 < len(name))
+        }
+        evidence.add_nodes(span._replace(own=own))
+    assert evidence.slow_nodes == ("n1",)
+
+
+def test_the_sentence_says_what_the_job_is_compared_with():
+    evidence = judged(ONSET + 5, 4, lambda i, k: 120 if i >= ONSET and k == 1 else 100)
+    said = sentence(evidence, "lab/app", Cause("straggler", ("n1",), {"own": 0.02}))
+    assert said.startswith("slow: 1.16x its pace before since ")
+    assert ": n1 worked 20 ms longer per sync point, the others waited (score " in said
+
+
+@pytest.mark.parametrize("size", range(2, 8))
+def test_the_median_of_the_others(size):
+    values = np.random.default_rng(size).permutation(size).astype(float) ** 2
+    expected = [np.median(np.delete(values, i)) for i in range(size)]
+    assert _median_of_others(values).tolist() == expected
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 16])
+def test_healthy_nodes_alarm_no_more_often_than_alpha(nodes):
+    # `make bench PYTEST="-k series"` has thousands.
+    rng = np.random.default_rng(nodes)
+    assert sum(alarms(draw(rng, nodes, spans=100), alpha=0.01)[0] >= 0 for _ in range(150)) <= 5
+
+
+def test_without_a_span_there_is_no_evidence():
+    test = NodeTest(0.01, 0.05)
+    assert test.score == 0
+    assert test.slow() is None
