@@ -27,6 +27,14 @@ static _Thread_local int depth __attribute__((tls_model("initial-exec")));
 /* Ticks spent by this thread in blocking MPI calls since its last record. */
 static _Thread_local uint64_t elsewhere __attribute__((tls_model("initial-exec")));
 
+/* The root for which this thread has last contributed to a collective, since its last record, and the ticks spent in such
+ * calls; root -1 if for none. */
+static _Thread_local struct gathered {
+    word comm;
+    int root;
+    uint64_t ticks;
+} gathered __attribute__((tls_model("initial-exec"))) = {0, -1, 0};
+
 /* What this thread has sent since its last record. */
 static _Thread_local struct sent sent __attribute__((tls_model("initial-exec")));
 static _Thread_local struct types_recent recent[TYPES_RECENT] __attribute__((tls_model("initial-exec")));
@@ -118,6 +126,7 @@ static void put(struct writer *ring, uint64_t entered, uint64_t left, struct col
     writer_put(ring, (struct timed){entered, left, elsewhere, bytes, call.op, sent}, from);
     elsewhere = 0;
     sent = (struct sent){0, 0};
+    gathered.root = -1;
 }
 
 void recorder_leave(uint64_t entered, struct collective call, int result, struct caller from)
@@ -147,7 +156,44 @@ static int64_t integer_from_fortran(word count, bool large)
     return large ? *(const int64_t *)count : *(const int *)count;
 }
 
-void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct caller from)
+static bool passes_something(const struct world *in, struct rooted call, int result)
+{
+    return result == 0 && call.items != 0 && call.root >= 0 && world_spanned_by(in, call.comm);
+}
+
+void recorder_leave_gathered(uint64_t entered, struct rooted call, int result)
+{
+    depth--;
+    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    if (!ring)
+        return;
+    uint64_t ticks = ticker_now(&ring->ticker) - entered;
+    elsewhere += ticks;
+    if (!passes_something(&world, call, result))
+        return;
+    word comm = call.comm & world.mask;
+    bool again = gathered.root == call.root && gathered.comm == comm;
+    gathered = (struct gathered){comm, call.root, ticks + (again ? gathered.ticks : 0)};
+}
+
+void recorder_leave_spread(uint64_t entered, struct rooted call, struct collective same, int result, struct caller from)
+{
+    depth--;
+    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    if (!ring)
+        return;
+    uint64_t left = ticker_now(&ring->ticker);
+    /* The root was there after all had contributed: collectives of a communicator are in the same order on all ranks. */
+    bool pairs = gathered.root == call.root && gathered.comm == (call.comm & world.mask);
+    if (pairs && passes_something(&world, call, result)) {
+        elsewhere -= gathered.ticks;
+        put(ring, entered - gathered.ticks, left, same, from);
+    } else {
+        elsewhere += left - entered;
+    }
+}
+
+static struct collective collective_from_fortran(uint64_t entered, struct by_reference call)
 {
     struct collective same = {.op = call.op};
     if (entered) {
@@ -155,6 +201,12 @@ void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct c
         same.count = integer_from_fortran(call.count, call.large);
         same.datatype = call.count ? from_fortran(types.f2c, call.datatype) : 0;
     }
+    return same;
+}
+
+void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct caller from)
+{
+    struct collective same = collective_from_fortran(entered, call);
     recorder_leave(entered, same, call.ierror ? *(const int *)call.ierror : 0, from);
 }
 
@@ -164,6 +216,26 @@ void recorder_leave_other(uint64_t entered)
     struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
     if (ring)
         elsewhere += ticker_now(&ring->ticker) - entered;
+}
+
+static struct rooted rooted_from_fortran(struct rooted_by_reference call)
+{
+    int64_t items = integer_from_fortran(call.count, call.large) | integer_from_fortran(call.other_count, call.large);
+    return (struct rooted){from_fortran(world.f2c, call.comm), *(const int *)call.root, items};
+}
+
+void recorder_leave_gathered_fortran(uint64_t entered, struct rooted_by_reference call)
+{
+    struct rooted same = entered ? rooted_from_fortran(call) : (struct rooted){0, -1, 0};
+    recorder_leave_gathered(entered, same, call.ierror ? *(const int *)call.ierror : 0);
+}
+
+void recorder_leave_spread_fortran(uint64_t entered, struct rooted_by_reference call, struct by_reference by,
+                                   struct caller from)
+{
+    struct rooted rooted = entered ? rooted_from_fortran(call) : (struct rooted){0, -1, 0};
+    recorder_leave_spread(entered, rooted, collective_from_fortran(entered, by), call.ierror ? *(const int *)call.ierror : 0,
+                          from);
 }
 
 static void count(int64_t items, word datatype, bool fortran)

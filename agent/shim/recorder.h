@@ -41,6 +41,31 @@ uint64_t recorder_enter(void);
 void recorder_leave(uint64_t entered, struct collective call, int result, struct caller from);
 void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct caller from);
 
+/* What a rooted collective has: `items` is 0 if it passes nothing. */
+struct rooted {
+    word comm;
+    int root;
+    int64_t items;
+};
+
+/* The same as passed by Fortran: addresses of ints, and of two 64-bit counts if `large`, of which one is significant. */
+struct rooted_by_reference {
+    bool large;
+    word comm;
+    word root;
+    word count;
+    word other_count;
+    word ierror; /* may be 0 */
+};
+
+/* Called after a collective whose root waits for all ranks, and after one whose ranks wait for the root. The second is
+ * recorded where it follows one of the first kind with the same root and communicator. */
+void recorder_leave_gathered(uint64_t entered, struct rooted call, int result);
+void recorder_leave_gathered_fortran(uint64_t entered, struct rooted_by_reference call);
+void recorder_leave_spread(uint64_t entered, struct rooted call, struct collective same, int result, struct caller from);
+void recorder_leave_spread_fortran(uint64_t entered, struct rooted_by_reference call, struct by_reference same,
+                                   struct caller from);
+
 /* Called after a call that waits for another rank without synchronizing the world: its time is not own work. */
 void recorder_leave_other(uint64_t entered);
 

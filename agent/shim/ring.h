@@ -26,7 +26,8 @@
 enum ring_clock { RING_CLOCK_MONOTONIC = 1, RING_CLOCK_TSC = 2 };
 enum ring_state { RING_RUNNING = 1, RING_FINALIZED = 2 };
 
-/* One synchronizing collective, from the application's call to MPI's return. With the previous record (index one less)
+/* One synchronizing collective, from the application's call to MPI's return. Of a pair that synchronizes only together the
+ * time of the first is as if it had directly preceded the second. With the previous record (index one less)
  * it forms an interval: gap = enter - previous exit, own work = gap - p2p, wait = exit - enter. */
 struct ring_record {
     uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
@@ -102,6 +103,8 @@ enum ring_op {
     OP_ALLTOALLW = 14,
     OP_REDUCE_SCATTER = 15,
     OP_REDUCE_SCATTER_BLOCK = 16,
+    OP_BCAST = 17, /* after a Reduce or Gather with the same root and communicator */
+    OP_SCATTER = 18, /* the same */
 };
 
 #endif

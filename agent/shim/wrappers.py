@@ -22,6 +22,19 @@ Reduce_scatter_block  sendbuf recvbuf recvcount datatype op comm
 """
 """No rank returns before all have called. Recorded if the communicator is as large as the world."""
 
+GATHERING = """
+Reduce                sendbuf recvbuf count datatype op root comm
+Gather                sendbuf sendcount sendtype recvbuf recvcount recvtype root comm
+"""
+"""The root does not return before all have called."""
+
+SPREADING = """
+Bcast                 buf count datatype root comm
+Scatter               sendbuf sendcount sendtype recvbuf recvcount recvtype root comm
+"""
+"""No rank returns before the root has called. After one of GATHERING of the same root and communicator: no rank returns
+before all have called that. Such a pair is recorded as one synchronizing collective; alone both are as in BLOCKING."""
+
 BLOCKING = """
 Send                  buf count datatype dest tag comm
 Bsend                 buf count datatype dest tag comm
@@ -37,13 +50,9 @@ Wait                  request status
 Waitall               length requests statuses
 Waitany               length requests index status
 Waitsome              length requests outlength indices statuses
-Bcast                 buf count datatype root comm
-Reduce                sendbuf recvbuf count datatype op root comm
 Scan                  sendbuf recvbuf count datatype op comm
 Exscan                sendbuf recvbuf count datatype op comm
-Gather                sendbuf sendcount sendtype recvbuf recvcount recvtype root comm
 Gatherv               sendbuf sendcount sendtype recvbuf recvcounts displs recvtype root comm
-Scatter               sendbuf sendcount sendtype recvbuf recvcount recvtype root comm
 Scatterv              sendbuf sendcounts displs sendtype recvbuf recvcount recvtype root comm
 Neighbor_allgather    sendbuf sendcount sendtype recvbuf recvcount recvtype comm
 Neighbor_allgatherv   sendbuf sendcount sendtype recvbuf recvcounts displs recvtype comm
@@ -105,12 +114,26 @@ EXPORT void {name}({parameters}, word ierror)
 
 @dataclass(frozen=True)
 class Function:
-    """One row of the tables above. timed: unless its table is SENDING."""
+    """One row of the tables above."""
 
     name: str
     arguments: tuple[str, ...]
-    synchronizing: bool
-    timed: bool
+    table: str
+
+    @property
+    def timed(self) -> bool:
+        """Whether it waits."""
+        return self.table is not SENDING
+
+    @property
+    def synchronizing(self) -> bool:
+        """Whether it synchronizes by itself."""
+        return self.table is SYNCHRONIZING
+
+    @property
+    def rooted(self) -> bool:
+        """Whether it may be one of a pair that synchronizes."""
+        return self.table in (GATHERING, SPREADING)
 
     @property
     def sends(self) -> bool:
@@ -136,6 +159,11 @@ class Function:
         count = next((name for name in ("count", f"{other}count") if name in self.arguments), None)
         datatype = next((name for name in ("datatype", f"{other}type") if name in self.arguments), None)
         return f"{cast}{count}, {datatype}" if count and datatype else "COUNT_UNKNOWN, 0"
+
+    def items(self, cast: str) -> tuple[str, str]:
+        """Counts of a rooted function, as C expressions: 0 if nothing is passed. Of two only one is significant."""
+        counts = [f"{cast}{name}" for name in self.counts]
+        return counts[0], counts[-1]
 
     def fields(self, **more: str) -> dict[str, str]:
         """Fields common to the templates."""
@@ -163,10 +191,24 @@ class Function:
             return f"recorder_sent({self.payload(cast)}, result)"
         if self.sends:
             return f"recorder_leave_sent(entered, {self.payload(cast)}, result)"
+        if self.rooted:
+            first, last = self.items(cast)
+            rooted = f"(struct rooted){{comm, (int)root, {first} | {last}}}"
+            if self.table is GATHERING:
+                return f"recorder_leave_gathered(entered, {rooted}, result)"
+            return f"recorder_leave_spread(entered, {rooted}, {self._collective(cast)}, result, FROM)"
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
-        call = f"(struct collective){{OP_{self.name.upper()}, comm, {self.payload(cast)}}}"
-        return f"recorder_leave(entered, {call}, result, FROM)"
+        return f"recorder_leave(entered, {self._collective(cast)}, result, FROM)"
+
+    def _collective(self, cast: str) -> str:
+        # What a root scatters to itself may have no type.
+        payload = "COUNT_UNKNOWN, 0" if self.name == "Scatter" else self.payload(cast)
+        return f"(struct collective){{OP_{self.name.upper()}, comm, {payload}}}"
+
+    def _by_reference(self, *, large: bool) -> str:
+        payload = "0, 0" if self.name == "Scatter" else self.payload("").replace("COUNT_UNKNOWN", "0")
+        return f"(struct by_reference){{OP_{self.name.upper()}, {str(large).lower()}, comm, {payload}, ierror}}"
 
     def leave_fortran(self, large: bool) -> str:
         """The leave statement of a Fortran wrapper, whose arguments are addresses."""
@@ -174,11 +216,15 @@ class Function:
             return f"recorder_sent_fortran({self._sent_by_reference(large)})"
         if self.sends:
             return f"recorder_leave_sent_fortran(entered, {self._sent_by_reference(large)})"
+        if self.rooted:
+            first, last = self.items("")
+            rooted = f"(struct rooted_by_reference){{{str(large).lower()}, comm, root, {first}, {last}, ierror}}"
+            if self.table is GATHERING:
+                return f"recorder_leave_gathered_fortran(entered, {rooted})"
+            return f"recorder_leave_spread_fortran(entered, {rooted}, {self._by_reference(large=large)}, FROM)"
         if not self.synchronizing:
             return "recorder_leave_other(entered)"
-        payload = self.payload("").replace("COUNT_UNKNOWN", "0")
-        call = f"(struct by_reference){{OP_{self.name.upper()}, {str(large).lower()}, comm, {payload}, ierror}}"
-        return f"recorder_leave_fortran(entered, {call}, FROM)"
+        return f"recorder_leave_fortran(entered, {self._by_reference(large=large)}, FROM)"
 
     def narrowed(self) -> str:
         """The call of MPI_X with the arguments of MPI_X_c, as a C expression."""
@@ -209,12 +255,9 @@ class Function:
 
 def functions() -> list[Function]:
     """The functions of all tables."""
-    tables = (SYNCHRONIZING, BLOCKING, SENDING)
+    tables = (SYNCHRONIZING, GATHERING, SPREADING, BLOCKING, SENDING)
     rows = [(line.split(), table) for table in tables for line in table.strip().splitlines()]
-    return [
-        Function(name, tuple(arguments), table is SYNCHRONIZING, table is not SENDING)
-        for (name, *arguments), table in rows
-    ]
+    return [Function(name, tuple(arguments), table) for (name, *arguments), table in rows]
 
 
 def generate() -> str:

@@ -247,6 +247,61 @@ def test_time_in_waiting_calls_is_separate_in_fortran(
     assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
 
 
+PAIRS = ["Bcast", "Bcast", "Scatter", "Bcast", "Bcast", "Barrier", "Bcast"]
+"""Sync points of one round of programs/pairs.c."""
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_rooted_collectives_synchronize_in_pairs_on_every_rank_alike(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path, ranks: int
+) -> None:
+    done = mpi.run(ranks, [compiled("pairs.c"), "20"], env | {"BAROGRAPH_RANKS": "all"})
+    assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * ranks), done.stderr
+    rings = [read(path) for path in folder.iterdir()]
+    assert sorted(seen.rank for seen in rings) == list(range(ranks))
+    for seen in rings:
+        assert seen.operations == PAIRS * 20
+        assert_in_order(seen)
+    assert len(set(rings[0].sites)) == len(PAIRS)
+
+
+def test_of_a_pair_the_time_of_both_calls_is_waiting(
+    mpi: Mpi, compiled: Callable[..., Path], env: dict[str, str], folder: Path
+) -> None:
+    done = mpi.run(2, [compiled("pairs.c"), "2", "200"], env | {"BAROGRAPH_RANKS": "all"})
+    assert done.returncode == 0, done.stderr
+    # The second round's first pair, which rank 0 is the root of: it waits in the first call, rank 1 in neither.
+    first, second = sorted((read(path) for path in folder.iterdir()), key=lambda seen: seen.rank)
+    at = len(PAIRS)
+    for seen, waits in ((first, True), (second, False)):
+        record, before = seen.records[at], seen.records[at - 1]
+        waited = int(record["exit_ns"]) - int(record["enter_ns"])
+        worked = int(record["enter_ns"]) - int(before["exit_ns"]) - int(record["p2p_ns"])
+        assert (waited > worked) == waits
+
+
+@pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)
+def test_pairs_of_mpi4py_synchronize(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
+    assert mpi.python is not None
+    done = mpi.run(2, [mpi.python, PROGRAMS / "pairs.py", "5"], env)
+    assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
+    seen = only_ring(folder)
+    assert seen.operations == ["Bcast", "Scatter", "Bcast", "Barrier"] * 5
+    assert_in_order(seen)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("mpi", ["debian-mpich", "debian-openmpi"], indirect=True)
+@pytest.mark.parametrize("binding", FORTRAN)
+def test_pairs_of_fortran_synchronize(
+    mpi: Mpi, tmp_path: Path, env: dict[str, str], folder: Path, binding: str
+) -> None:
+    program = mpi.compile_fortran(PROGRAMS / "pairs.F90", tmp_path / "fortran", f"-DBINDING={FORTRAN[binding]}")
+    done = mpi.run(2, [program], env)
+    assert (done.returncode, done.stdout.split()) == (0, ["bad=0"] * 2), done.stderr
+    assert only_ring(folder).operations == ["Bcast", "Scatter", "Barrier"] * 5
+
+
 @pytest.mark.parametrize("mpi", mpis.WHEELS, indirect=True)
 def test_mpi4py_is_recorded_with_and_without_large_count_functions(mpi: Mpi, env: dict[str, str], folder: Path) -> None:
     assert mpi.python is not None

@@ -62,6 +62,8 @@ OPERATIONS: Final = {
     14: "Alltoallw",
     15: "Reduce_scatter",
     16: "Reduce_scatter_block",
+    17: "Bcast",
+    18: "Scatter",
 }
 
 Records = npt.NDArray[np.void]
