@@ -1,4 +1,4 @@
-"""The cost of 100,000 classes in the modeler: memory, learning, fitting, a snapshot.
+"""The cost of 100,000 classes in the modeler: memory, learning, fitting, a snapshot; and memory of 10,000 jobs.
 
 Only memory is asserted, with a margin, so that nothing depends on the speed of the machine.
 """
@@ -6,6 +6,8 @@ Only memory is asserted, with a margin, so that nothing depends on the speed of 
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from barograph.lab.bench.measured_collector import Usage
+from barograph_alerts.studies.facility import Facility, Plan
 from barograph_modeler.bands.class_model import WINDOW, ClassModel
 from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.learning.learner import CLASSES, Learner
@@ -23,6 +26,20 @@ from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.printed import show
 
 BYTES_PER_CLASS = 12_000
+BYTES_OF_JOBS = 90e6
+JOBS = 10_000
+READER = """
+import gc, sys
+from pathlib import Path
+import barograph_modeler.processor, barograph_modeler.serving.exporter, barograph_modeler.serving.page
+from barograph.lab.bench.measured_collector import Usage
+from barograph_modeler.state.snapshot import read_snapshot
+before = Usage.of_this_process().resident_bytes
+state = read_snapshot(Path(sys.argv[1]), "")
+gc.collect()
+print(before, Usage.of_this_process().resident_bytes)
+"""
+"""A process with the modeler's libraries that reads a snapshot, and prints its memory before and after."""
 
 
 def full() -> ClassModel:
@@ -85,3 +102,25 @@ def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
         ],
     )
     assert each < BYTES_PER_CLASS
+
+
+def test_ten_thousand_jobs(tmp_path: Path) -> None:
+    facility = Facility(Plan(jobs=JOBS), alpha=0.001)
+    for _ in facility.run():
+        pass
+    modeler = facility._modeler
+    path = tmp_path / "snapshot"
+    write_snapshot(
+        path, {}, "", {name: getattr(modeler, name).state() for name in ("recognizer", "changes", "learner")}
+    )
+    done = subprocess.run([sys.executable, "-c", READER, str(path)], stdout=subprocess.PIPE, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    show(
+        f"{JOBS:,} made-up jobs of {len(modeler.learner.workloads):,} groups of like work",
+        [
+            f"snapshot             {path.stat().st_size / 1e6:10.1f} MB",
+            f"memory of libraries  {before / 1e6:10.1f} MB",
+            f"after it was read    {(after - before) / 1e6:10.1f} MB more",
+        ],
+    )
+    assert after - before < BYTES_OF_JOBS

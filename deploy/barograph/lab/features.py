@@ -1,4 +1,4 @@
-"""`barograph features`: side files of instrumented runs to a table, and from it the features to keep."""
+"""`barograph features`: side files of instrumented runs to a table, the features to keep, and what probes cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from barograph.lab.columns import note, unusable
+from barograph.lab.columns import count, note, unusable
+from barograph.lab.probe_cost import ProbeCost, median_text
 from barograph_agent.feature_files.side_file import Feature, SideFile, merge, read_side_file
 from barograph_agent.system.disk import DISK
 from barograph_collector.daemon.service import Exit
@@ -44,8 +45,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--time-share", type=float, default=0.05, metavar="X", help=early)
     add("--importance", type=float, default=0.95, metavar="X", help="share of importance to keep (default: 0.95)")
     add("--seed", type=int, default=0, help="of the forest (default: %(default)s)")
-    # One page of help for both verbs.
-    parser.epilog = f"{table.format_help()}\n{keep.format_help()}"
+    cost = verbs.add_parser("cost", help="processor time and instructions of a program with probes over those without")
+    add = cost.add_argument
+    add("plain", metavar="PLAIN", help="the command without probes, in quotes")
+    add("probed", metavar="PROBED", help="the same with probes")
+    add("--pairs", type=count, default=5, metavar="N", help="runs of each for processor time (default: %(default)s)")
+    add("--unset", action="store_true", help="with BAROGRAPH_FEATURES not set, as in runs that nobody watches")
+    # One page of help for all verbs.
+    parser.epilog = "\n".join(one.format_help() for one in (table, keep, cost))
     return parser
 
 
@@ -53,7 +60,7 @@ def main(words: Sequence[str]) -> int:
     """Run the verb; 65 if the input cannot be used."""
     options = _parser().parse_args(words)
     try:
-        (_table if options.verb == "table" else _reduce)(options)
+        {"table": _table, "reduce": _reduce, "cost": _cost}[options.verb](options)
     except (ValueError, OSError) as error:
         raise unusable(error) from error
     return Exit.OK
@@ -108,6 +115,15 @@ def _write(path: Path, names: Sequence[str], runs: Sequence[tuple[str, float, di
     DISK.replace(path, file.getvalue().encode())
 
 
+def _cost(options: argparse.Namespace) -> None:
+    cost = ProbeCost(options.plain, options.probed, features=not options.unset)
+    ratios, noise = cost.seconds(options.pairs)
+    print(f"{'processor time':<20}{median_text(ratios)}")
+    print(f"{'without any probe':<20}{median_text(noise)}")
+    instructions = cost.instructions()
+    print(f"{'instructions':<20}{'- (needs valgrind)' if instructions is None else f'{instructions:.6g}'}")
+
+
 def _reduce(options: argparse.Namespace) -> None:
     from barograph_modeler.features.reduction import by_importance, by_time
     from barograph_modeler.features.sample import Sample
@@ -129,5 +145,5 @@ def _reduce(options: argparse.Namespace) -> None:
     best = [timely.names[i] for i in by_importance(timely, options.importance, seed=options.seed)]
     DISK.replace(options.target, f"{json.dumps({'features': best}, indent=1)}\n".encode())
     counts = (("full", len(given)), ("that vary", len(usable)), ("by time", len(early)), ("by importance", len(best)))
-    for what, count in counts:
-        print(f"{what:<15}{count:>6}")
+    for what, number in counts:
+        print(f"{what:<15}{number:>6}")

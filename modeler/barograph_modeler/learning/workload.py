@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -50,9 +50,12 @@ class Workload:
     """Runs, runtime band, pace, classes and out-of-sample coverage of one workload."""
 
     def __init__(self) -> None:
-        self._runtimes: deque[tuple[float, int]] = deque(maxlen=RUNS)
-        self.runs: deque[PackedRun] = deque(maxlen=RUNS)
-        self.timelines: deque[PackedTimeline] = deque(maxlen=TIMELINES)
+        self._runtimes: tuple[tuple[float, int], ...] = ()
+        """The newest RUNS: seconds and intervals."""
+        self.runs: tuple[bytes, ...] = ()
+        """The newest RUNS, each an encoded PackedRun."""
+        self.timelines: tuple[bytes, ...] = ()
+        """The newest TIMELINES, each an encoded PackedTimeline."""
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
         self.pace: Pace | None = None
@@ -118,7 +121,7 @@ class Workload:
         most = ALIKE
         distances = [_distance(self.runtimes, other.runtimes)]
         if self.runs:
-            mine, theirs = self.timelines[-1].counts(), other.timelines[-1].counts()
+            mine, theirs = (PackedTimeline.decoded(one.timelines[-1]).counts() for one in (self, other))
             differing = sum(abs(mine[c] - theirs[c]) for c in mine.keys() | theirs.keys())
             if differing > (EQUAL - 1) * max(mine.total(), theirs.total()):
                 return False
@@ -128,9 +131,9 @@ class Workload:
 
     def absorb(self, other: Workload) -> None:
         """Add the runs of a workload that is like this one. Its classes are not: they are learned again."""
-        self._runtimes.extend(other._runtimes)
-        self.runs.extend(other.runs)
-        self.timelines.extend(other.timelines)
+        self._runtimes = (*self._runtimes, *other._runtimes)[-RUNS:]
+        self.runs = (*self.runs, *other.runs)[-RUNS:]
+        self.timelines = (*self.timelines, *other.timelines)[-TIMELINES:]
         self.runtime = runtime_limits(self.runtimes)
         self._fit()
 
@@ -142,9 +145,7 @@ class Workload:
     def accept(self) -> list[int]:
         """Close the regime of the runs and of every class, and learn the withheld runs. Returns the class ids."""
         runs, self.withheld = self.withheld, []
-        self._runtimes.clear()
-        self.runs.clear()
-        self.timelines.clear()
+        self._runtimes = self.runs = self.timelines = ()
         self.runtime, self.pace = None, None
         for interval in self.intervals.values():
             if interval.moments.count:
@@ -174,20 +175,21 @@ class Workload:
         return Length.of_runs([intervals for _, intervals in self._runtimes])
 
     def _add_runtime(self, seconds: float, intervals: int) -> None:
-        self._runtimes.append((seconds, intervals))
+        self._runtimes = (*self._runtimes, (seconds, intervals))[-RUNS:]
         self.runtime = runtime_limits(self.runtimes)
 
     def _add_run(self, run: EndedRun) -> None:
         if run.runtime_seconds is not None:
             self._add_runtime(run.runtime_seconds, run.intervals)
         if run.pace.windows.number:
-            self.runs.append(run.pace)
-            self.timelines.append(run.timeline)
+            self.runs = (*self.runs, run.pace.encoded())[-RUNS:]
+            self.timelines = (*self.timelines, run.timeline.encoded())[-TIMELINES:]
             self._fit()
 
     def _fit(self) -> None:
         if self.runs:
-            self.pace = replace(fit_pace(self.runs), progress=fit_progress(self.timelines))
+            pace = fit_pace([PackedRun.decoded(one) for one in self.runs])
+            self.pace = replace(pace, progress=fit_progress([PackedTimeline.decoded(one) for one in self.timelines]))
 
 
 def _are_alike(logs: Sequence[float]) -> bool:
@@ -195,7 +197,8 @@ def _are_alike(logs: Sequence[float]) -> bool:
     return bool(logs) and all(map(math.isfinite, logs)) and max(logs) - min(logs) < min(map(abs, logs))
 
 
-def _mean_interval(run: PackedRun) -> float:
+def _mean_interval(encoded: bytes) -> float:
+    run = PackedRun.decoded(encoded)
     return math.fsum(run.seconds.values()) / run.counts.total()
 
 
