@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from barograph.lab.bench.measured_collector import Usage
 from barograph_alerts.studies.facility import Facility, Plan
@@ -104,6 +105,7 @@ def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
     assert each < BYTES_PER_CLASS
 
 
+@pytest.mark.timeout(1800)
 def test_ten_thousand_jobs(tmp_path: Path) -> None:
     facility = Facility(Plan(jobs=JOBS), alpha=0.001)
     for _ in facility.run():

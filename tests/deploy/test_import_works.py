@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from barograph.cli import main
 from barograph.imports import delivery as transport
@@ -17,12 +18,16 @@ from barograph.imports.record import RunRecord
 from barograph.imports.sacct import read_sacct
 from barograph.imports.swf import read_swf
 from barograph.imports.table import read_table
-from barograph.imports.works import UnreadableSalt, WorkDigests
+from barograph.imports.works import WorkDigests
 from barograph_agent.deliver.keys import load
 from barograph_agent.protocol import wire
 from barograph_collector.auth import keys
 from barograph_collector.client.log_reader import LogReader
+from barograph_collector.daemon.service import serve_metrics
 from barograph_collector.server import Collector
+from barograph_modeler.recognition.recorded import UnreadableSalt
+from barograph_modeler.serving.page import PredictPage
+from helpers.features import inline_features
 from helpers.log import collector_on, wait_until
 from helpers.works import new_modeler
 
@@ -233,3 +238,52 @@ def test_swf_has_executable_and_requested_time_and_memory():
                      if isinstance(one, RunRecord))  # fmt: skip
     assert first.asked == {"job_name": "7", "requested_time": "200"}
     assert second.asked == {"requested_memory": "512"}
+
+
+def test_a_job_name_is_enough_to_predict_one_of_several_works(collector, tmp_path, capsys, monkeypatch):
+    names = ("wing", "rotor 8x8")
+    assert run(collector, csv_of(names, ranks=(2, 4, 8)), tmp_path / "h.csv") == 0
+    modeler = new_modeler()
+    for table in ("works", "jobs", "runs"):
+        found = rows(collector, table)
+        modeler.observe(table, {name: [row[name] for row in found] for name in found[0]}, 0.0)
+    for _ in range(3):
+        modeler.step(0.0)
+    page = PredictPage(modeler.forecaster, inline_features())
+    served = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, {"/predict": page})
+    try:
+        host, port = served.address
+        capsys.readouterr()
+
+        def predict(*words: str) -> tuple[int, str]:
+            status = main(["predict", "--app=heat", "--ranks=4", f"--modeler=http://{host}:{port}", *words])
+            return status, capsys.readouterr().out
+
+        assert predict()[0] == 65
+        assert predict("--job-name=wing", "--cluster=lab")[1].startswith("heat (work=")
+        for name, seconds in zip(names, (100, 200), strict=True):
+            status, out = predict(f"--job-name={name}", "--cluster=lab", "--json")
+            assert (status, round(json.loads(out)["expected_seconds"], -1)) == (0, seconds)
+        # Numbers in names follow the number of ranks.
+        assert json.loads(predict("--job-name=rotor 64x1", "--cluster=lab", "--json")[1])["refusal"] is None
+        status, out = predict("--job-name=hull", "--cluster=lab")
+        assert status == 65
+        assert "Parameters that have been run" in out
+        monkeypatch.setenv("BAROGRAPH_SALT", str(tmp_path / "none"))
+        assert main(["predict", "--app=heat", "--ranks=4", "--job-name=wing"]) == 65
+        assert f"salt {tmp_path}/none: No such file or directory" in capsys.readouterr().err
+    finally:
+        served.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--like=lab/1", "--job-name=wing"], "--job-name is of imported runs, expected it without --like"),
+        (["--job-name=wing"], "--app is missing, expected it with --job-name"),
+    ],
+)
+def test_a_job_name_needs_an_application_and_nothing_else(words, text, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["predict", "--ranks=4", *words])
+    assert text in capsys.readouterr().err

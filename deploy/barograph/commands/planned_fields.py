@@ -1,4 +1,4 @@
-"""What `barograph predict -- COMMAND` asks of the modeler: the command is recognised as if it ran."""
+"""What `barograph predict -- COMMAND` and `--job-name` ask of the modeler: work is recognised as if it ran."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any, Final
 
 from barograph.cli import CommandError
 from barograph_agent.job import rules
-from barograph_agent.job.identity import account, from_environment
+from barograph_agent.job.identity import account, clean, from_environment
 from barograph_agent.settings import agent, places
 from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.command import script_of
 from barograph_agent.work.investigation import WorkRules
 from barograph_agent.work.planned import PlannedCommand, evidence_of, parse_planned
 from barograph_collector.daemon.service import Exit
+from barograph_modeler.recognition.recorded import UnreadableSalt, recorded_evidence, salt_of, site_secret
+from barograph_modeler.recognition.request import RECORDED
 
+JOB_NAME: Final = RECORDED[0]
 ASKED: Final = ("executable", "program", "script", "words", "inputs", "folder", "threads", "numbers", "reason")
 
 
@@ -43,6 +46,21 @@ def planned_fields(command: Sequence[str], app: str | None, params: dict[str, st
     params |= job.params
     fields: dict[str, Any] = {"app": job.app} | {f"asked.{name}": text for name, text in _asked(planned, job.cluster)}
     return fields if planned.ranks is None else fields | {"ranks": str(planned.ranks)}
+
+
+def recorded_fields(job_name: str, app: str, cluster: str | None) -> dict[str, Any]:
+    """Fields of a question about runs that were imported under a job name. Raises CommandError."""
+    environment = agent.environment(os.environ)
+    if agent.value_or_default("work", environment) == "none":
+        return {}
+    try:
+        secret = site_secret(os.environ)
+    except UnreadableSalt as error:
+        raise CommandError(str(error)) from None
+    found = cluster or os.environ.get("BAROGRAPH_CLUSTER") or os.environ.get("SLURM_CLUSTER_NAME", "")
+    salt = salt_of(secret, clean(found, "local", 24))
+    row = recorded_evidence(salt, app, {JOB_NAME: job_name}).columns()
+    return {f"asked.{name}": str(row[name]) for name in ASKED}
 
 
 def _asked(planned: PlannedCommand, cluster: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from barograph.cli import MISSING_EXTRA, CommandError
 from barograph.commands.feature_file import read_features
-from barograph.commands.planned_fields import planned_fields, split_command
+from barograph.commands.planned_fields import planned_fields, recorded_fields, split_command
 from barograph.views.advice import sentences
 from barograph.views.intervals.advice import class_ids, interval_sentences
 from barograph.views.intervals.sites import site_names
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         params = parse_params(options.param)
         planned = planned_fields(command, options.app, params) if command else {}
+        if options.job_name is not None:
+            planned = _recorded(parser, options, command)
     except JobError as error:
         parser.error(str(error))
     if options.plot is not None and options.features is not None:
@@ -70,6 +72,14 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK if answer["refusal"] is None else Exit.DATA
 
 
+def _recorded(parser: argparse.ArgumentParser, options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
+    if command or options.like is not None:
+        parser.error("--job-name is of imported runs, expected it without --like and without a command after --")
+    if options.app is None:
+        parser.error("--app is missing, expected it with --job-name")
+    return recorded_fields(options.job_name, options.app, options.cluster)
+
+
 def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:
     if not intervals:
         return sentences(answer)
@@ -100,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--app", help="the application, as named by `barograph run --app` or its import")
     parser.add_argument("--like", metavar="JOB", help="a job in the log: what is not given is as in it")
+    parser.add_argument("--job-name", metavar="NAME", help="the job name under which runs were imported")
     parser.add_argument("--ranks", metavar="N", help="MPI ranks")
     parser.add_argument("--nodes", metavar="N", help="number of nodes (default: as in the history)")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter; repeatable")

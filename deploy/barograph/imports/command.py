@@ -17,13 +17,14 @@ from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
 from barograph.imports.source import FORMATS, Options, entries, opened
-from barograph.imports.works import UnreadableSalt, WorkDigests
+from barograph.imports.works import WorkDigests
 from barograph.views.words import plural
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.daemon.service import Exit
+from barograph_modeler.recognition.recorded import UnreadableSalt
 
 SHOWN: Final = 20
 
