@@ -15,12 +15,14 @@ from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
+from barograph_alerts.attribution.imbalance import Imbalances
 from barograph_alerts.attribution.kernel import NODE, pressure
 from barograph_alerts.attribution.node_phases import NodePhases
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.attribution.suspects import Suspect, SuspectRows, suspects
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.node_test import JobNodes
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.job.job import UNASSIGNED, WatchedJob
@@ -85,6 +87,7 @@ class Scorer:
         self._surroundings = Coincidences()
         self._speeds = NodeSpeeds()
         self._node_phases = NodePhases()
+        self._imbalances = Imbalances()
         self._suspects = SuspectRows()
         self._ranked: OrderedDict[str, None] = OrderedDict()
         """Jobs whose nodes are in `nodes`: each counts once."""
@@ -258,6 +261,7 @@ class Scorer:
         """Take the nodes of ended jobs as evidence; returns the rows of `suspects` to write."""
         compared = self._node_phases.take(now)
         for job, excess in compared:
+            self._imbalances.add_excess(job, max(excess.values()))
             if self._is_new_evidence(job):
                 self.nodes.compare(excess)
         return list(self._suspects.rows(self.suspects(), now)) if compared else []
@@ -377,7 +381,8 @@ class Scorer:
         longest = self._references.longest_seconds(job.workload)
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
-        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel, job.nodes)
+        nodes = JobNodes(job.nodes, job.host, self._imbalances.of(job.workload))
+        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel, nodes)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
         job.monitor = monitor = job.monitor or self._new_monitor(job)
@@ -400,7 +405,7 @@ class Scorer:
 
     def _finish(self, name: str, job: WatchedJob, now: float) -> None:
         cause = job.monitor.cause if job.monitor is not None else Cause("unknown")
-        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now))
+        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now, job.state))
         self.finished[job.state] += 1
         self._close(name)
         self._progress.end(name, job.exit_status, job.points)
@@ -416,4 +421,6 @@ class Scorer:
         # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause in BLAMING and len(verdict.hosts) > 1 and self._is_new_evidence(verdict.job):
             self.nodes.add(verdict.hosts, verdict.members)
+        if verdict.state == "healthy":
+            self._imbalances.add_healthy(verdict.job, verdict.workload)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

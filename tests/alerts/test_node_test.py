@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,14 @@ import pytest
 
 from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.evidence import NODES, Evidence
-from barograph_alerts.detection.node_test import MIN_SPANS, NodeSpan, NodeTest, _median_of_others
+from barograph_alerts.detection.node_test import (
+    MIN_SPANS,
+    JobNodes,
+    NodeSpan,
+    NodeTest,
+    SlowNodes,
+    _median_of_others,
+)
 from barograph_alerts.job.verdict import sentence
 from barograph_alerts.studies.node_series import alarms, draw
 
@@ -25,12 +33,12 @@ def spans(count: int, nodes: int, work: Work, classes: Callable[[int], dict[int,
     rng = np.random.default_rng(nodes)
     for i in range(count):
         own = {f"n{k}": work(i, k) * float(rng.lognormal(0, 0.01)) for k in range(nodes)}
-        yield NodeSpan(SECONDS * i, SECONDS * (i + 1), own, max(own.values()) + 20, classes(i))
+        yield NodeSpan(SECONDS * i, SECONDS * (i + 1), own, own, max(own.values()) + 20, classes(i))
 
 
 def judged(*args, **kwargs) -> Evidence:
     """Evidence of a job without windows."""
-    evidence = Evidence(None, nodes=2)
+    evidence = Evidence(None, nodes=JobNodes(2))
     for span in spans(*args, **kwargs):
         evidence.add_nodes(span)
     return evidence
@@ -81,13 +89,49 @@ def test_an_alarm_ends_when_the_node_has_recovered_and_the_next_disturbance_is_a
 
 
 def test_a_node_whose_rows_are_missing_is_neither_slow_nor_usual():
-    evidence = Evidence(None, nodes=4)
+    evidence = Evidence(None, nodes=JobNodes(4))
     for i, span in enumerate(spans(40, 4, lambda i, k: 120 if k == 1 and i >= 20 else 100)):
-        own = {
-            name: value for name, value in span.own.items() if not (name == "n3" and i % 3) and not (i < 2 < len(name))
-        }
-        evidence.add_nodes(span._replace(own=own))
+        there = {name: value for name, value in span.most.items() if name != "n3" or i % 3 == 0}
+        evidence.add_nodes(span._replace(most=there, mean=there))
     assert evidence.slow_nodes == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("excesses", "factor", "first", "named"),
+    [
+        ((0.01, 0.02, 0.015), 1.2, "n0", ("n1",)),
+        # Of one run it is not known how much the next may differ.
+        ((0.01,), 1.2, "n0", ()),
+        ((0.01,), 1.4, "n0", ("n1",)),
+        # The program gives somebody as much more.
+        ((0.18, 0.2, 0.19), 1.2, "n0", ()),
+        ((0.18, 0.2, 0.19), 1.5, "n0", ("n1",)),
+        # The node of rank 0 does what no other does.
+        ((0.01, 0.02, 0.015), 1.2, "n1", ()),
+        ((), 1.5, "n0", ()),
+    ],
+)
+def test_a_node_that_is_slow_from_the_begin_is_found_where_no_healthy_run_was_as_uneven(excesses, factor, first, named):
+    test = NodeTest(0.01 / 8, 0.05, JobNodes(8, first, excesses))
+    found = []
+    for span in spans(12, 8, lambda i, k: 100 * factor if k == 1 else 100):
+        test.add(span, disturbed=False)
+        found.append(test.always_slow(factor))
+    assert test.slow() is None
+    assert [one.names for one in found if one is not None][:1] == ([named] if named else [])
+    if named:
+        assert len([one for one in found if one is None]) < 6
+        assert found[-1] == SlowNodes(named, 0.0, factor)
+        # It delays nobody, or that is not known.
+        assert test.always_slow(1.04) is test.always_slow(math.nan) is None
+
+
+def test_a_node_that_becomes_slow_is_not_slow_from_the_begin():
+    test = NodeTest(0.01 / 8, 0.05, JobNodes(8, "n0", (0.01, 0.01, 0.01)))
+    for span in spans(30, 8, lambda i, k: 120 if k == 1 and i >= 15 else 100):
+        test.add(span, disturbed=False)
+    assert test.score > 1
+    assert test.always_slow(1.2) is None
 
 
 def test_the_sentence_says_what_the_job_is_compared_with():
@@ -112,6 +156,6 @@ def test_healthy_nodes_alarm_no_more_often_than_alpha(nodes):
 
 
 def test_without_a_span_there_is_no_evidence():
-    test = NodeTest(0.01, 0.05)
+    test = NodeTest(0.01, 0.05, JobNodes(2))
     assert test.score == 0
     assert test.slow() is None

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from barograph_alerts.detection.evidence import ALPHA
-from barograph_alerts.studies.node_series import SECONDS, alarms, draw
+from barograph_alerts.studies.node_series import SECONDS, alarms, always_alarms, draw
 from barograph_alerts.studies.nodes import NodesPlan, NodesStudy
 from barograph_alerts.studies.tally import DetectorTally
 
@@ -72,3 +72,21 @@ def test_series_of_nodes() -> None:
     low, high = healthy.interval
     print(f"healthy: {healthy.false} of {healthy.healthy}, {low:.3%} to {high:.3%}")
     assert low <= ALPHA / 8
+
+
+def test_series_of_nodes_that_are_slow_from_the_begin() -> None:
+    healthy = DetectorTally()
+    for nodes in (4, 16):
+        for runs in (1, 3, 8):
+            rng = np.random.default_rng((SEED, nodes, runs))
+            wrong = [always_alarms(rng, nodes, runs) for _ in range(JOBS // 2)]
+            right = [always_alarms(rng, nodes, runs, FACTOR) for _ in range(JOBS // 5)]
+            for one in wrong:
+                healthy.add(None, [0] if one else [])
+            print(
+                f"\n{nodes} nodes, {runs} runs before: {sum(wrong)} of {len(wrong)} healthy jobs alarm,"
+                f" {sum(right)} of {len(right)} with a node slow from the begin"
+            )
+    low, high = healthy.interval
+    print(f"healthy: {healthy.false} of {healthy.healthy}, {low:.3%} to {high:.3%}; alpha {ALPHA / 16:.4%}")
+    assert low <= ALPHA / 16

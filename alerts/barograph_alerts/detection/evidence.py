@@ -11,7 +11,7 @@ from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
 from barograph_alerts.detection.delay import DelayTest
 from barograph_alerts.detection.level import Level
-from barograph_alerts.detection.node_test import NodeSpan, NodeTest, SlowNodes
+from barograph_alerts.detection.node_test import ONE_NODE, JobNodes, NodeSpan, NodeTest, SlowNodes
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, RuntimeTest
 from barograph_alerts.detection.sequential import Sequential
 from barograph_alerts.detection.tolerance import tolerance
@@ -47,11 +47,12 @@ class Evidence:
     tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
 
     pace: None without a history. alpha: bound on the probability that a healthy job ever alarms, between 0 and 1.
-    margin: slowdown that does not matter, 0.05 is 5 %. nodes: number of nodes of the job. Raises ValueError for other
-    values.
+    margin: slowdown that does not matter, 0.05 is 5 %. Raises ValueError for other values.
     """
 
-    def __init__(self, pace: Pace | None, alpha: float = ALPHA, margin: float = MARGIN, nodes: int = 1) -> None:
+    def __init__(
+        self, pace: Pace | None, alpha: float = ALPHA, margin: float = MARGIN, nodes: JobNodes = ONE_NODE
+    ) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha is {alpha}, expected a number between 0 and 1, both excluded")
         if not (margin >= 0 and math.isfinite(margin)):
@@ -70,14 +71,17 @@ class Evidence:
             self._delay = DelayTest(pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16))
         self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
-        self._nodes = NodeTest(alpha / 8, margin) if nodes > 1 else None
-        self._change = SelfChange(self._baseline, alpha / 4 if nodes <= 1 else alpha / 8, margin, history)
+        several = nodes.number > 1
+        self._nodes = NodeTest(alpha / 8, margin, nodes) if several else None
+        self._change = SelfChange(self._baseline, alpha / 8 if several else alpha / 4, margin, history)
         self.runtime_test: RuntimeTest | None = None
         """The test of the whole run, if its history or a prediction says how long it takes."""
         self._alpha = alpha
         self._margin = margin
         self._stall_score = 0.0
         self._slow: SlowNodes | None = None
+        self._by_nodes: Alarm | None = None
+        """The latest alarm of the test of nodes."""
         self._raised: Sequential | DelayTest | None = None
         """The test that has raised the latest alarm."""
         self._near = 0
@@ -201,7 +205,7 @@ class Evidence:
     @property
     def slow_nodes(self) -> tuple[str, ...]:
         """The nodes that the latest alarm is about, if it is about nodes."""
-        return self._slow.names if self._slow is not None and self.alarms and self.alarms[-1].basis == NODES else ()
+        return self._slow.names if self._slow is not None and self.alarms and self.alarms[-1] is self._by_nodes else ()
 
     def add_nodes(self, span: NodeSpan) -> None:
         """Add what the nodes of a job on several did between the same sync points."""
@@ -211,9 +215,10 @@ class Evidence:
         if not test.add(span, disturbed=alarm is not None):
             return
         if alarm is None and test.score > 1 and (slow := test.slow()) is not None:
-            self._slow = slow
-            self.alarms.append(Alarm("slow", NODES, slow.started_at, span.ended_at, slow.slowdown, test.score))
-            self._drop_since(slow.started_at)
+            self._raise_by_nodes(slow, NODES, span.ended_at)
+        elif alarm is None and test.score > 1 and (slow := test.always_slow(self.whole_slowdown)) is not None:
+            # Its history is all that there is to compare it with: the nodes were never faster.
+            self._raise_by_nodes(slow, "its history", span.ended_at)
         elif alarm is not None and alarm.basis == NODES and self._slow is not None:
             test.follow(self._slow)
             if math.isfinite(test.recovered_at):
@@ -221,6 +226,13 @@ class Evidence:
             elif (slow := test.slow()) is not None:
                 alarm.score, alarm.slowdown = max(alarm.score, test.score), slow.slowdown
         self.highest = max(self.highest, self.score)
+
+    def _raise_by_nodes(self, slow: SlowNodes, basis: Basis, now: float) -> None:
+        score = self._nodes.score if self._nodes is not None else 0.0
+        self._slow, self._raised = slow, None
+        self._by_nodes = Alarm("slow", basis, slow.started_at, now, slow.slowdown, score)
+        self.alarms.append(self._by_nodes)
+        self._drop_since(slow.started_at)
 
     def wait(self, counts: Mapping[int, int], now: float) -> None:
         """Set the time until which only `counts` intervals, by class id, have ended since the latest window."""

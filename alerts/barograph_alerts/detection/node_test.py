@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from barograph_alerts.detection.change import TESTED
+from barograph_modeler.maxima.runtime import PRIOR_RUNS, posterior_spread
 
 KAPPA: Final = 0.1
 """The calibrator's exponent, as in `RuntimeTest`: a slow node is far out in the tail."""
@@ -28,10 +29,15 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 PRIOR_CORRELATION: Final = 0.2
 PRIOR_PAIRS: Final = 10
 """The prior of the correlation of consecutive spans, with the weight of so many."""
+PRIOR_EXCESS: Final = 0.015
+"""The prior of the spread of the largest excess between runs: half of PRIOR_SPREAD, that of their runtimes."""
 MIN_SCALE: Final = 0.005
 """Spans of a node differ by this share at least."""
-SETTLING: Final = (4, 8, 16, 32)
+SETTLING: Final = (4, 6, 8, 12, 16, 24, 32)
 """Numbers of spans of one kind of work at which its levels are estimated again."""
+EARLY: Final = 3
+EARLY_RESIDUALS: Final = 40
+"""The same where that are so many residuals of all nodes."""
 ALIKE: Final = 0.8
 """Share of the time in the same classes of intervals from which on spans are of one kind of work."""
 MAX_KINDS: Final = 8
@@ -49,15 +55,31 @@ Floats = npt.NDArray[np.float64]
 class NodeSpan(NamedTuple):
     """What the nodes of a job did between the same sync points. Times are Unix seconds.
 
-    own: seconds of own work per sync point, of each node's rank with most, above 0. pace: seconds per sync point.
-    classes: seconds of the job's intervals by class id meanwhile.
+    most, mean: seconds of own work per sync point, above 0, of each node's rank with most, and of its ranks. pace:
+    seconds per sync point. classes: seconds of the job's intervals by class id meanwhile.
     """
 
     started_at: float
     ended_at: float
-    own: Mapping[str, float]
+    most: Mapping[str, float]
+    mean: Mapping[str, float]
     pace: float
     classes: Mapping[int, float]
+
+
+class JobNodes(NamedTuple):
+    """The nodes of a job. first: that of rank 0.
+
+    excesses: the largest excess of any other node's own work in each healthy run of like work, logarithms over the
+    median of these nodes.
+    """
+
+    number: int = 1
+    first: str = ""
+    excesses: tuple[float, ...] = ()
+
+
+ONE_NODE: Final = JobNodes()
 
 
 class SlowNodes(NamedTuple):
@@ -84,6 +106,8 @@ class _Kind:
     shares: Mapping[int, float]
     starts: list[float] = field(default_factory=list)
     rows: list[Floats] = field(default_factory=list)
+    means: list[Floats] = field(default_factory=list)
+    """Excess over the median of all nodes but the first, of the means of ranks."""
     paces: list[float] = field(default_factory=list)
     levels: Floats = field(default_factory=lambda: np.empty(0))
     scales: Floats = field(default_factory=lambda: np.empty(0))
@@ -96,6 +120,55 @@ class _Kind:
     def settled(self) -> bool:
         """Whether levels are known."""
         return bool(self.levels.size)
+
+
+class _Excursions:
+    """The e-process of each node, their mean, and Page's CUSUM of each. alpha: of the mean."""
+
+    def __init__(self, alpha: float) -> None:
+        self._threshold = math.log(1 / alpha)
+        self.log_e = 0.0
+        self.sums: Floats = np.empty(0)
+        self.starts: Floats = np.empty(0)
+        """Begin of each node's excursion, infinite where there is none."""
+        self._log_m: Floats = np.empty(0)
+        self._t = 0
+
+    @property
+    def score(self) -> float:
+        """log E over log(1 / alpha), at least 0."""
+        return max(0.0, self.log_e / self._threshold)
+
+    @property
+    def worst(self) -> int:
+        """The node with most evidence, -1 without any."""
+        return int(self.sums.argmax()) if (self.sums > 0).any() else -1
+
+    def reset(self) -> None:
+        """Restart with the next span."""
+        self.log_e, self._t = 0.0, 0
+        self.sums, self.starts, self._log_m = np.empty(0), np.empty(0), np.empty(0)
+
+    def grow(self, size: int) -> None:
+        """Have so many nodes or more."""
+        self.sums, self.starts = _padded(self.sums, size, 0.0), _padded(self.starts, size, np.inf)
+        self._log_m = _padded(self._log_m, size, -np.inf)
+
+    def add(self, started_at: float, z: Floats, power: float) -> None:
+        """Add a span. z: of each node, NaN where unknown."""
+        self.grow(z.size)
+        known = np.isfinite(z)
+        log_e = np.zeros(z.size)
+        p = np.maximum(stdtr(FREEDOM, -z[known]), FLOOR)
+        log_e[known] = power * (math.log(KAPPA) + (KAPPA - 1) * np.log(p))
+        self._t += 1
+        self._log_m = log_e + np.logaddexp(self._log_m, -math.log(self._t * (self._t + 1)))
+        each = np.logaddexp(self._log_m, -math.log(self._t + 1))
+        self.log_e = float(np.logaddexp.reduce(each)) - math.log(z.size)
+        fresh = self.sums <= 0
+        self.sums = np.where(fresh, 0.0, self.sums) + log_e
+        self.starts = np.where(fresh, started_at, self.starts)
+        self.starts[self.sums <= 0] = np.inf
 
 
 class NodeTest:
@@ -114,80 +187,115 @@ class NodeTest:
     spans of one kind of work are compared, those whose time is in the same classes of intervals: what the program gives
     a node in another phase is learned by itself.
 
+    A node that was slow from the begin of the job is tested where the history tells how unevenly the work is divided:
+    the same, with the largest excess of earlier runs in place of L, and as tolerance the limit of one more run, as in
+    `tolerance`. Half of alpha is for this, in equal parts for the tolerance and the test.
+
     alpha: of the test. margin: as in `Evidence`.
     """
 
-    def __init__(self, alpha: float, margin: float) -> None:
-        self._threshold = math.log(1 / alpha)
+    def __init__(self, alpha: float, margin: float, nodes: JobNodes) -> None:
         self._margin = margin
+        self._first = nodes.first
         self._places: dict[str, int] = {}
         self._kinds: list[_Kind] = []
+        self._begins: list[float] = []
+        """Begins of the first spans of the job."""
+        self._limit = _limit(nodes.excesses, alpha / 4, margin)
+        """The excess of an ordinary node by the history; NaN without one."""
+        self._changed = _Excursions(alpha if math.isnan(self._limit) else alpha / 2)
+        self._always = _Excursions(alpha / 4)
         self.reset()
 
     def reset(self) -> None:
         """Restart the test with the next span; levels remain."""
-        nodes = len(self._places)
-        self.log_e = 0.0
+        self._changed.reset()
+        self._always.reset()
         self.recovered_at = math.nan
         """Begin of the spans since the alarm in which the slow nodes have recovered; NaN if they have not."""
-        self._t = 0
-        self._log_m = np.full(nodes, -np.inf)
-        self._sums = np.zeros(nodes)
-        self._starts = np.full(nodes, np.inf)
-        """Begin of each node's excursion, infinite where there is none."""
         self._recent: deque[_Tested] = deque(maxlen=RECENT)
         self._near = 0
 
     @property
     def score(self) -> float:
         """log E over log(1 / alpha), at least 0; above 1 there are slow nodes, unless they delay nobody."""
-        return max(0.0, self.log_e / self._threshold)
+        return max(self._changed.score, self._always.score)
+
+    @property
+    def log_e(self) -> float:
+        """Log e-value of the hypothesis that no node is slow."""
+        return float(np.logaddexp(self._changed.log_e, self._always.log_e)) - math.log(2)
 
     def add(self, span: NodeSpan, *, disturbed: bool) -> bool:
         """Add the next span of two nodes or more; returns whether it could be tested.
 
         disturbed: an alarm is open, nothing is learned.
         """
-        x = self._excess(span.own)
+        if len(self._begins) < EARLY:
+            self._begins.append(span.started_at)
+        x, mean = self._excess(span.most), self._mean_excess(span.mean)
         kind = self._kind(span.classes)
         if kind is None:
             return False
         if was_settled := kind.settled:
-            self._test(span, kind, x)
+            excess = x - _padded(kind.levels, x.size)
+            tolerance = math.log1p(TESTED * self._margin) + 2 * kind.error
+            self._changed.add(span.started_at, (excess - tolerance) / _padded(kind.scales, x.size), kind.power)
+            self._recent.append(_Tested(span.started_at, excess, span.pace, kind.usual))
+            self._test_always(span.started_at, mean, kind)
         if not disturbed and len(kind.rows) < SETTLING[-1]:
             kind.starts.append(span.started_at)
             kind.rows.append(x)
+            kind.means.append(mean)
             kind.paces.append(span.pace)
-            if len(kind.rows) in SETTLING:
+            count = len(kind.rows)
+            if count in SETTLING or (count == EARLY and count * x.size >= EARLY_RESIDUALS):
                 self._settle(kind)
-        return was_settled
+                if not was_settled:
+                    for started_at, one in zip(kind.starts, kind.means, strict=True):
+                        self._test_always(started_at, one, kind)
+        return kind.settled
 
     def drop_since(self, at: float) -> None:
         """Drop what was learned since the begin of a disturbance."""
         for kind in self._kinds:
             count = bisect_left(kind.starts, at)
-            del kind.starts[count:], kind.rows[count:], kind.paces[count:]
+            del kind.starts[count:], kind.rows[count:], kind.means[count:], kind.paces[count:]
 
     def slow(self) -> SlowNodes | None:
         """The nodes of the excursion with most evidence, if they delay the job by the margin or more."""
-        if not self._sums.size or not (self._sums > 0).any():
+        if (worst := self._changed.worst) < 0 or self._changed.score <= 1:
             return None
-        worst = int(self._sums.argmax())
-        since = [one for one in self._recent if one.started_at >= self._starts[worst]]
+        since = [one for one in self._recent if one.started_at >= self._changed.starts[worst]]
         if len(since) < MIN_SPANS:
             return None
-        size = self._sums.size
+        size = self._changed.sums.size
         excess = np.array([_padded(one.excess, size) for one in since])
         # The first span may have begun before.
         full = excess[:, worst] >= SHARE * np.nanmax(excess[:, worst])
         mean = np.nanmean(np.where(np.isnan(excess[full]), 0.0, excess[full]), axis=0)
-        slow = (mean >= SHARE * mean[worst]) & (self._sums >= SHARE * self._sums[worst])
+        slow = (mean >= SHARE * mean[worst]) & (self._changed.sums >= SHARE * self._changed.sums[worst])
         actual = math.fsum(one.pace for one, whole in zip(since, full, strict=True) if whole)
         slowdown = actual / math.fsum(one.usual for one, whole in zip(since, full, strict=True) if whole)
-        if slow.sum() > size / 2 or slowdown < 1 + self._margin:
+        if slow.sum() > size / 2 or not slowdown >= 1 + self._margin:
             return None
-        names = tuple(name for name, place in self._places.items() if slow[place])
-        return SlowNodes(names, since[0].started_at, slowdown)
+        return SlowNodes(self._names(slow), since[0].started_at, slowdown)
+
+    def always_slow(self, slowdown: float) -> SlowNodes | None:
+        """The nodes that are slow since the begin, if the job is slower than its history by the margin or more.
+
+        slowdown: actual time of the job over that of its history; NaN if unknown.
+        """
+        test = self._always
+        if (worst := test.worst) < 0 or test.score <= 1 or not slowdown >= 1 + self._margin:
+            return None
+        slow = test.sums >= SHARE * test.sums[worst]
+        if test.starts[worst] > self._begins[-1] or slow.sum() > slow.size / 2:
+            return None
+        return SlowNodes(self._names(slow), float(test.starts[worst]), slowdown)
+
+    def _names(self, which: npt.NDArray[np.bool_]) -> tuple[str, ...]:
+        return tuple(name for name, place in self._places.items() if place < which.size and which[place])
 
     def follow(self, slow: SlowNodes) -> None:
         """Look whether these nodes have recovered with the latest span that was tested, after an alarm."""
@@ -202,12 +310,7 @@ class NodeTest:
         """The logarithm of each node's own work over the median of the others; NaN for nodes that are not there."""
         for name in own:
             self._places.setdefault(name, len(self._places))
-        size = len(self._places)
-        if self._sums.size < size:
-            self._log_m = _padded(self._log_m, size, -np.inf)
-            self._sums = _padded(self._sums, size, 0.0)
-            self._starts = _padded(self._starts, size, np.inf)
-        x = np.full(size, np.nan)
+        x = np.full(len(self._places), np.nan)
         logs = np.log(np.fromiter(own.values(), float, len(own)))
         x[[self._places[name] for name in own]] = logs - _median_of_others(logs)
         return x
@@ -226,32 +329,27 @@ class NodeTest:
         self._kinds.append(_Kind(shares))
         return self._kinds[-1]
 
-    def _test(self, span: NodeSpan, kind: _Kind, x: Floats) -> None:
-        size = x.size
-        levels, scales = _padded(kind.levels, size), _padded(kind.scales, size)
-        excess = x - levels
-        known = np.isfinite(excess)
-        z = (excess[known] - math.log1p(TESTED * self._margin) - 2 * kind.error) / scales[known]
-        log_e = np.zeros(size)
-        log_e[known] = math.log(KAPPA) + (KAPPA - 1) * np.log(np.maximum(stdtr(FREEDOM, -z), FLOOR))
-        log_e *= kind.power
-        self._t += 1
-        self._log_m = log_e + np.logaddexp(self._log_m, -math.log(self._t * (self._t + 1)))
-        each = np.logaddexp(self._log_m, -math.log(self._t + 1))
-        self.log_e = float(np.logaddexp.reduce(each)) - math.log(size)
-        fresh = self._sums <= 0
-        self._sums = np.where(fresh, 0.0, self._sums) + log_e
-        self._starts = np.where(fresh, span.started_at, self._starts)
-        self._starts[self._sums <= 0] = np.inf
-        self._recent.append(_Tested(span.started_at, excess, span.pace, kind.usual))
+    def _mean_excess(self, own: Mapping[str, float]) -> Floats:
+        """The same over the median of all nodes but the first, whose ranks often do what no others do."""
+        x = np.full(len(self._places), np.nan)
+        names = [name for name in own if name != self._first]
+        if not math.isnan(self._limit) and len(names) > 1:
+            logs = np.log([own[name] for name in names])
+            x[[self._places[name] for name in names]] = logs - np.median(logs)
+        return x
+
+    def _test_always(self, started_at: float, mean: Floats, kind: _Kind) -> None:
+        if not math.isnan(self._limit):
+            self._always.add(started_at, (mean - self._limit) / _padded(kind.scales, mean.size), kind.power)
 
     def _settle(self, kind: _Kind) -> None:
         """Estimate the levels from all spans so far, without those of open excursions."""
         size = len(self._places)
         rows = np.array([_padded(row, size) for row in kind.rows])
-        rows[np.array(kind.starts)[:, None] >= self._starts] = np.nan
+        self._changed.grow(size)
+        rows[np.array(kind.starts)[:, None] >= self._changed.starts] = np.nan
         count = np.isfinite(rows).sum(axis=0)
-        usable = count >= SETTLING[0] / 2
+        usable = count >= EARLY
         kind.levels, kind.scales = np.full(size, np.nan), np.full(size, np.nan)
         if not usable.any():
             return
@@ -268,6 +366,16 @@ class NodeTest:
         kind.scales[usable] = np.maximum(pooled, each)
         kind.error = 1.25 * pooled / math.sqrt(spans)
         kind.usual = float(np.median(kind.paces))
+
+
+def _limit(excesses: Sequence[float], alpha: float, margin: float) -> float:
+    """What the largest excess of one more run exceeds with probability alpha; NaN without runs."""
+    if not excesses:
+        return math.nan
+    runs = len(excesses)
+    spread = posterior_spread(float(np.std(excesses, ddof=1)) if runs > 1 else math.nan, runs, PRIOR_EXCESS)
+    reach = float(stdtrit(PRIOR_RUNS + runs - 1, 1 - alpha)) * spread * math.sqrt(1 + 1 / runs)
+    return float(np.mean(excesses)) + max(math.log1p(TESTED * margin), reach)
 
 
 def _correlation(residuals: Floats) -> float:

@@ -16,8 +16,8 @@ from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
-from barograph_alerts.detection.evidence import NODES, WHOLE_RUN, Evidence
-from barograph_alerts.detection.node_test import NodeSpan
+from barograph_alerts.detection.evidence import WHOLE_RUN, Evidence
+from barograph_alerts.detection.node_test import ONE_NODE, JobNodes, NodeSpan
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.job.class_times import ClassTimes
@@ -40,7 +40,7 @@ class JobMonitor:
     """Evidence, stall test, attribution, time by class and projected runtime of one job.
 
     pace: as of the begin of the job, None without a history. longest_seconds: longest interval in the history.
-    kernel: what the kernels of its nodes know. nodes: how many it has.
+    kernel: what the kernels of its nodes know.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class JobMonitor:
         margin: float,
         longest_seconds: float,
         kernel: KernelAccount | None = None,
-        nodes: int = 1,
+        nodes: JobNodes = ONE_NODE,
     ) -> None:
         self.evidence = Evidence(pace, alpha, margin, nodes)
         self.cause = Cause("unknown")
@@ -59,8 +59,8 @@ class JobMonitor:
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
-        self._attribution = Attribution(nodes)
-        self._windows: deque[Window] | None = deque(maxlen=WINDOWS) if nodes > 1 else None
+        self._attribution = Attribution(nodes.number)
+        self._windows: deque[Window] | None = deque(maxlen=WINDOWS) if nodes.number > 1 else None
         self._until = -math.inf
         self._lived_from = math.inf
         self._lived_until = -math.inf
@@ -145,15 +145,19 @@ class JobMonitor:
         """Test the nodes of a job on several, with what the job did meanwhile."""
         if self._windows is None or not span.exact or len(span.members) < 2:
             return
-        own = {one.name: one.most_seconds / one.syncs for one in span.members if one.most_seconds > 0}
+        members = [one for one in span.members if one.own_seconds > 0]
+        most, mean = (
+            {one.name: seconds / one.syncs for one, seconds in zip(members, found, strict=True)}
+            for found in ([one.most_seconds for one in members], [one.own_seconds for one in members])
+        )
         pace = median((one.own_seconds + one.wait_seconds) / one.syncs for one in span.members)
         began_at = span.ended_at - pace * max(one.syncs for one in span.members)
         classes: Counter[int] = Counter()
         for window in self._windows:
             if window.ended_at > began_at and window.started_at < span.ended_at:
                 classes.update(window.seconds)
-        if len(own) > 1 and classes:
-            self.evidence.add_nodes(NodeSpan(began_at, span.ended_at, own, pace, classes))
+        if len(members) > 1 and classes:
+            self.evidence.add_nodes(NodeSpan(began_at, span.ended_at, most, mean, pace, classes))
 
     def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
         """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
@@ -241,8 +245,8 @@ class JobMonitor:
         if alarm.basis in WHOLE_RUN:
             return Cause("unknown")  # there is no time before the onset to compare with
         cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
-        if alarm.basis == NODES and cause.kind != "straggler":
-            cause = Cause("straggler", self.evidence.slow_nodes, cause.numbers)
+        if (names := self.evidence.slow_nodes) and cause.kind != "straggler":
+            return Cause("straggler", names, cause.numbers)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             # An unknown cause has the figures of nodes that could not be compared.
             return replace(phase, numbers={**cause.numbers, **phase.numbers}) if cause.kind == "unknown" else phase

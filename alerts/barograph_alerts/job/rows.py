@@ -35,6 +35,7 @@ class JobVerdict(NamedTuple):
     members: tuple[str, ...]
     hosts: tuple[str, ...]
     at: float
+    state: str
 
 
 def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> Output:
@@ -100,10 +101,10 @@ def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output
 
 def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
     """The final verdicts in rows of `scores`."""
-    names = ("final", "job", "workload", "cause", "members", "hosts", "at")
-    for final, job, workload, cause, members, hosts, at in zip(*(columns[name] for name in names), strict=True):
+    names = ("final", "job", "workload", "cause", "members", "hosts", "at", "state")
+    for final, job, workload, cause, members, hosts, at, state in zip(*(columns[name] for name in names), strict=True):
         if final:
-            yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at))
+            yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at), state)
 
 
 def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | None, now: float) -> str:

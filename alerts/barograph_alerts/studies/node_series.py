@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
-from barograph_alerts.detection.node_test import NodeSpan, NodeTest
+from barograph_alerts.detection.node_test import JobNodes, NodeSpan, NodeTest
 
 SECONDS: Final = 2.0
 """Length of a span."""
@@ -21,6 +21,9 @@ MODE: Final = 0.1
 """Probability of the second mode, 3 % longer."""
 SHIFT: Final = 0.02
 """Levels of nodes move by up to so much, once in a job: less than the margin."""
+LEVEL: Final = 0.2
+NODES: Final = 0.01
+"""Standard deviation of the speed of nodes."""
 TICK: Final = 0.002
 """Resolution of own work."""
 
@@ -36,9 +39,16 @@ class NodeSeries(NamedTuple):
 
 
 def draw(
-    rng: np.random.Generator, nodes: int, spans: int = 300, factor: float = 1.0, onset: int = 0, noise: float = 0.0
+    rng: np.random.Generator,
+    nodes: int,
+    spans: int = 300,
+    factor: float = 1.0,
+    onset: int = 0,
+    noise: float = 0.0,
+    level: float = LEVEL,
 ) -> NodeSeries:
     """A job. factor: of the work of one node, from span `onset` on. noise: its standard deviation, drawn if it is 0.
+    level: standard deviation of the work that the program gives to nodes, in every other job.
 
     The program gives each node another share of the work. Noise is heavy-tailed, correlated in time and as large as
     drawn for the job, 0.5 to 4 %; what the nodes have in common varies as well. Own work has two modes and a
@@ -47,12 +57,13 @@ def draw(
     sd, phi = noise or rng.uniform(0.005, 0.04), rng.uniform(0.0, 0.9)
     own_noise = _correlated(rng, spans, nodes, phi) * sd
     common = np.cumsum(rng.standard_normal((spans, 1)), axis=0) * 0.01
-    level = 0.2 * rng.standard_normal(nodes) * (rng.random() < 0.5)
+    levels = level * rng.standard_normal(nodes) * (rng.random() < 0.5)
     bursts = (rng.random((spans, nodes)) < BURST) * np.log(rng.uniform(1.05, 1.5, (spans, nodes)))
     modes = (rng.random((spans, nodes)) < MODE) * 0.03
     shifts = (np.arange(spans)[:, None] >= rng.integers(0, spans, nodes)) * rng.uniform(-SHIFT, SHIFT, nodes)
-    own = np.exp(level + common + own_noise + bursts + modes + shifts)
-    slow = int(rng.integers(nodes)) if factor != 1.0 else -1
+    own = np.exp(levels + common + own_noise + bursts + modes + shifts)
+    # The one with most work, which delays all.
+    slow = int(levels.argmax()) if factor != 1.0 else -1
     if slow >= 0:
         own[onset:, slow] *= factor
     return NodeSeries(np.maximum(np.round(own / TICK), 1) * TICK, slow, onset)
@@ -60,14 +71,47 @@ def draw(
 
 def alarms(series: NodeSeries, alpha: float = ALPHA / 8, margin: float = MARGIN) -> tuple[int, tuple[str, ...]]:
     """The span with which the first alarm is raised, and the names; -1 and none without one."""
-    test = NodeTest(alpha, margin)
+    test = NodeTest(alpha, margin, JobNodes(series.own.shape[1]))
     for i, own in enumerate(series.own):
         names = {f"n{k}": value for k, value in enumerate(own.tolist())}
         pace = float(own.max())
-        test.add(NodeSpan(i * SECONDS, (i + 1) * SECONDS, names, pace, {1: SECONDS}), disturbed=False)
+        test.add(NodeSpan(i * SECONDS, (i + 1) * SECONDS, names, names, pace, {1: SECONDS}), disturbed=False)
         if test.score > 1 and (slow := test.slow()) is not None:
             return i, slow.names
     return -1, ()
+
+
+def always_alarms(
+    rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0, alpha: float = ALPHA / 8
+) -> bool:
+    """Whether one more run of a program that divides its work unevenly has a node that is slow from the begin.
+
+    runs: healthy ones before it, on other nodes, which differ by NODES. factor: of the work of the most loaded node of
+    the last.
+    """
+    level = 0.1 * rng.standard_normal(nodes) * (rng.random() < 0.5)
+    noise = rng.uniform(0.005, 0.04)
+
+    def own(spans: int) -> Floats:
+        found = draw(rng, nodes, spans, noise=noise, level=0.0).own
+        return np.asarray(found * np.exp(level + NODES * rng.standard_normal(nodes)), float)
+
+    excesses = []
+    for _ in range(runs):
+        logs = np.log(own(50)[:, 1:].mean(axis=0))
+        excesses.append(float(logs.max() - np.median(logs)))
+    test = NodeTest(ALPHA / 8, MARGIN, JobNodes(nodes, "n0", tuple(excesses)))
+    last = own(50)
+    last[:, 1 + int(last[:, 1:].mean(axis=0).argmax())] *= factor
+    for i, row in enumerate(last):
+        names = {f"n{k}": value for k, value in enumerate(row.tolist())}
+        test.add(
+            NodeSpan(i * SECONDS, (i + 1) * SECONDS, names, names, float(row.max()), {1: SECONDS}), disturbed=False
+        )
+        # The job is slower than its history for another reason.
+        if test.always_slow(2.0) is not None:
+            return True
+    return False
 
 
 def _correlated(rng: np.random.Generator, spans: int, nodes: int, phi: float) -> Floats:

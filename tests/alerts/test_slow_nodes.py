@@ -1,0 +1,133 @@
+"""Jobs on several nodes before the scorer, of which one is slow: what is said, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from barograph_alerts.attribution.node_phases import SETTLED_SECONDS
+from barograph_alerts.processor import Scorer
+from barograph_modeler.learning.learner import Learner
+
+NODES, SYNCS, SPANS = 6, 64, 24
+SECONDS, CLASS = 0.03, 7
+"""Own work of a step; 64 of them and what all wait for are a span of 2 s."""
+WORKLOAD = f"lab/app@{NODES}x{NODES}"
+HOSTS = [f"n{k}" for k in range(NODES)]
+
+Work = Callable[[int, int], float]
+Columns = dict[str, Any]
+
+
+class Machine:
+    """Runs jobs of one workload one after the other, before a modeler and alerts."""
+
+    def __init__(self) -> None:
+        self.scorer, self._learner = Scorer(), Learner()
+        self._rng = np.random.default_rng(1)
+        self._now, self._jobs = 1_700_000_000.0, 0
+
+    def run(self, work: Work) -> list[tuple[float, Columns]]:
+        """A job. work: of a node in a span, as a share of the usual. Seconds since its begin and rows of `scores`."""
+        self._jobs += 1
+        name, began = f"lab/{self._jobs}.0.0", self._now
+        self._observe("jobs", {
+            "offset": [self._jobs], "job": [name], "workload": [WORKLOAD], "app": ["app"], "user": ["u"],
+            "nodes": [NODES], "started_at": [began], "cluster": ["lab"], "params": ["{}"], "ranks": [NODES],
+            "host": ["n0"],
+        })  # fmt: skip
+        rows: list[tuple[float, Columns]] = []
+        total = np.zeros(NODES)
+        for i in range(SPANS):
+            factors = np.array([work(i, k) for k in range(NODES)])
+            own = SECONDS * factors * self._rng.lognormal(0, 0.02, (SYNCS, NODES))
+            lengths = own.max(axis=1) + 1e-3
+            self._now += float(lengths.sum())
+            total += own.sum(axis=0)
+            self._observe("node_blocks", self._node_rows(name, i, own, lengths))
+            self._observe("blocks", {
+                "job": [name] * SYNCS, "world": np.zeros(SYNCS, np.int64), "first_index": SYNCS * i + np.arange(SYNCS),
+                "class_id": np.full(SYNCS, CLASS, np.uint64), "count": np.ones(SYNCS, np.int64),
+                "sum_seconds": lengths, "sum_squares": lengths**2, "sum_cubes": lengths**3, "min_seconds": lengths,
+                "max_seconds": lengths, "ended_at": self._now - lengths.sum() + np.cumsum(lengths),
+            })  # fmt: skip
+            rows += [(self._now - began, dict(one.columns)) for one in self.scorer.step(self._now)]
+        count = SYNCS * SPANS
+        self._observe("phases", {
+            "job": [name] * NODES, "host": HOSTS, "class_id": np.full(NODES, CLASS, np.uint64),
+            "world": np.zeros(NODES, np.int64), "ranks": np.ones(NODES, np.int64), "count": np.full(NODES, count),
+            "own_seconds": total,
+        })  # fmt: skip
+        self._observe("nodes", {"job": [name] * NODES, "host": HOSTS, "first": (np.arange(NODES) == 0).astype(int)})
+        self._observe("runs", {"job": [name], "runtime_seconds": [self._now - began], "exit_status": [0],
+                               "intervals": [count]})  # fmt: skip
+        for _ in range(3):
+            rows += [(self._now - began, dict(one.columns)) for one in self.scorer.step(self._now)]
+            self._now += SETTLED_SECONDS
+        rows = [(at, one) for at, one in rows if "sentence" in one]
+        self._learn({key: [value] for key, value in rows[-1][1].items()})
+        return rows
+
+    def _node_rows(self, name: str, i: int, own: np.ndarray, lengths: np.ndarray) -> Columns:
+        waits, zeros = (lengths[:, None] - own).sum(axis=0), np.zeros(NODES)
+        return {
+            "job": [name] * NODES, "host": HOSTS, "world": [0] * NODES, "ranks": [1] * NODES,
+            "first_index": [SYNCS * i] * NODES, "length": [SYNCS] * NODES, "count": [SYNCS] * NODES,
+            "last_rank": list(range(NODES)), "last_count": [SYNCS] * NODES, "late_seconds": zeros,
+            "own_rank": list(range(NODES)), "own_rank_seconds": own.sum(axis=0), "own_seconds": own.sum(axis=0),
+            "p2p_seconds": zeros, "wait_seconds": waits, "least_wait_seconds": waits,
+            "ended_at": [self._now] * NODES,
+        }  # fmt: skip
+
+    def _observe(self, table: str, columns: Columns) -> None:
+        self.scorer.observe(table, columns, self._now)
+        if table in ("jobs", "blocks", "runs"):
+            self._learner.observe(table, columns, self._now)
+
+    def _learn(self, score: Columns) -> None:
+        self._learner.observe("scores", score, self._now)
+        for output in self._learner.step(self._now):
+            columns = {k: [v] * output.rows if np.isscalar(v) else v for k, v in output.columns.items()}
+            self.scorer.observe(output.table, columns, self._now)
+
+
+def usual(i: int, k: int) -> float:
+    return 1.0
+
+
+def named(rows: list[tuple[float, Columns]]) -> list[tuple[float, list[str], str]]:
+    return [
+        (at, json.loads(row["members"]), row["sentence"]) for at, row in rows if row["cause"] not in ("none", "unknown")
+    ]
+
+
+def test_without_a_history_a_node_is_named_within_ten_seconds_of_becoming_slow():
+    rows = Machine().run(lambda i, k: 1.2 if k == 2 and i >= 8 else 1.0)
+    found = named(rows)
+    assert found[0][0] < 8 * 2.0 + 10
+    assert all(members == ["n2"] for _, members, _ in found)
+    assert ": n2 worked " in found[0][2]
+    assert rows[-1][1]["state"] == "slow"
+
+
+def test_a_node_that_was_slow_from_the_begin_is_named_where_healthy_runs_are_known():
+    assert named(Machine().run(lambda i, k: 1.2 if k == 2 else 1.0)) == []
+    machine = Machine()
+    for _ in range(3):
+        assert machine.run(usual)[-1][1]["state"] == "healthy"
+    found = named(machine.run(lambda i, k: 1.2 if k == 2 else 1.0))
+    assert found[0][0] < 13
+    assert all(members == ["n2"] for _, members, _ in found)
+    assert "x its history since " in found[0][2]
+    assert "ms longer per sync point than the others" in found[0][2]
+
+
+def test_a_place_to_which_the_program_gives_more_work_is_blamed_for_nothing():
+    machine = Machine()
+    for _ in range(5):
+        rows = machine.run(lambda i, k: 1.2 if k == 2 else 1.0)
+        assert named(rows) == []
+        assert rows[-1][1]["state"] == "healthy"
