@@ -64,6 +64,7 @@ class LakeExporter(Collector):
             (gauge, "lag_seconds", "Age of the oldest rows of the database that the lake lacks, in seconds.", lag),
             (counter, "rows", "Rows brought into the lake since the start.", figures.rows),
             (counter, "files", "Parquet files written for them.", figures.files),
+            (counter, "files_merged", "Files that merges have replaced.", figures.merged),
             (counter, "bytes", "Size of these files, in bytes.", figures.bytes),
             (
                 counter,

@@ -17,12 +17,14 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.lake import extensions
 from barograph_collector.lake.catalog import CATALOG_FILE, Catalog
+from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES
 from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
@@ -92,7 +94,7 @@ class Failing:
         return call
 
     def _perhaps(self) -> None:
-        if self._chance.random() < 0.2:
+        if self._chance.random() < 0.1:
             raise self._chance.choice(
                 [Killed(), OSError(errno.ENOSPC, "No space left on device"), duckdb.IOException("lost"), LakeError("x")]
             )
@@ -104,30 +106,91 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
 ) -> None:
     chance, now = random.Random(seed), 20_000 * DAY_SECONDS
     monkeypatch.setattr("barograph_collector.lake.publisher.BATCH_ROWS", 400)
+    monkeypatch.setattr("barograph_collector.lake.compaction.MIN_FILES", 3)
+    monkeypatch.setattr("barograph_collector.lake.compaction.EXPIRE_SECONDS", 0.0)
+    monkeypatch.setattr("barograph_collector.lake.compaction.KEEP_SECONDS", 0.0)
+    merged = 0
     failures = deaths = 0
     with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: now)) as store:
         publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
         with monkeypatch.context() as failing:
-            for owner, name in ((FileWriter, "_copy"), (Catalog, "commit"), (Catalog, "open"), (Publisher, "_reach")):
-                failing.setattr(owner, name, Failing(getattr(owner, name), chance))
-            for number in range(25):
+            for owner, names in (
+                (FileWriter, ("_copy", "merge")),
+                (Catalog, ("open", "commit", "replace", "expire")),
+                (Publisher, ("_reach",)),
+            ):
+                for name in names:
+                    failing.setattr(owner, name, Failing(getattr(owner, name), chance))
+            for number in range(30):
                 now += chance.choice([0, 0, 0, 1]) * DAY_SECONDS
                 numbers = np.random.default_rng(1000 * seed + number)
                 store.commit([any_rows("blocks", 150, numbers, 2), any_rows("runs", 20, numbers, 2)], {"s": number + 1})
-                try:
-                    publisher.publish()
-                except Killed:
-                    deaths += 1
-                    publisher.close()  # as the death of the process does
-                    publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
-                except (OSError, duckdb.Error, LakeError):
-                    failures += 1
-                    publisher.close()
+                for action in ("publish", "compact"):
+                    try:
+                        merged += getattr(publisher, action)() and action == "compact"
+                    except Killed:
+                        deaths += 1
+                        publisher.close()  # as the death of the process does
+                        publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
+                    except (OSError, duckdb.Error, LakeError):
+                        failures += 1
+                        publisher.close()
         assert deaths > 1
+        assert merged
         assert failures > 1
         publish(publisher)
         publisher.close()
         assert same(store, tmp_path / "lake", "blocks", "runs")
+
+
+def test_small_files_become_one_sorted_by_job_and_old_ones_are_deleted_an_hour_later(tmp_path: Path) -> None:
+    now, lake = time.time(), tmp_path / "lake"  # commits have the time of this machine
+    with Store(tmp_path / "log.duckdb", system=system_at(lambda: now)) as store:
+        publisher = Publisher(store, lake, system_at(lambda: now))
+
+        def batches(count: int) -> None:
+            for _ in range(count):
+                numbers = np.random.default_rng(store.head)
+                store.commit(
+                    [any_rows("blocks", 50, numbers, 1), any_rows("events", 1, numbers)], {"s": store.head + 1}
+                )
+                publish(publisher)
+
+        def files() -> set[str]:
+            return {path.name for path in (lake / "data/main/blocks").rglob("*.parquet")}
+
+        batches(MIN_FILES - 1)
+        assert not publisher.compact()
+        batches(1)
+        before = files()
+        while publisher.compact():
+            pass
+        (merged,) = files() - before
+        assert merged.startswith(f"{store.database.name}-1-{store.head}-")
+        (path,) = lake.rglob(f"blocks/**/{merged}")
+        jobs = pq.read_table(path, columns=["job"])["job"].to_pylist()
+        assert jobs == sorted(jobs)
+        assert same(store, lake, "blocks", "events")
+        now += 3601.0 + EXPIRE_SECONDS
+        publisher.compact()
+        assert files() == {merged}
+        # Of a day that has ended, two are enough.
+        batches(1)
+        now += DAY_SECONDS
+        batches(1)
+        while publisher.compact():
+            pass
+        with opened(lake) as reader:
+            query = "SELECT parse_filename(data_file) FROM ducklake_list_files('lake', 'blocks') ORDER BY 1"
+            names = [name for (name,) in reader.execute(query).fetchall()]
+        assert len(names) == 2
+        assert same(store, lake, "blocks", "events")
+        publisher.close()
+        # The position outlives the commits in which it was.
+        store.commit([entry("blocks", 5, blocks(5))], {"s": store.head + 1})
+        publish(publisher)
+        publisher.close()
+        assert same(store, lake, "blocks", "events")
 
 
 PUBLISH_FOREVER = """
@@ -146,6 +209,7 @@ with Store(state / "log.duckdb") as store:
         rows = [any_rows(table, 200, np.random.default_rng(), 2) for table in ("blocks", "runs")]
         store.commit(rows, {"s": store.head + 1})
         publisher.publish()
+        publisher.compact()
 """
 
 

@@ -25,6 +25,7 @@ from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, declared
 AUTHOR: Final = "barograph"
 CATALOG_FILE: Final = "catalog.ducklake"
 DATA: Final = "data"
+ORPHAN_SECONDS: Final = 86400.0
 _LOCK_FILE: Final = "committer.lock"
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
@@ -43,14 +44,14 @@ class _Positions(msgspec.Struct):
 class Catalog:
     """The committer of the lake in `directory`; for one thread. At most one process has it open."""
 
-    def __init__(self, directory: Path, collector: str, system: System = SYSTEM) -> None:
-        """Nothing is opened. collector: a name that no other producer of rows of this lake has."""
+    def __init__(self, directory: Path, collector: str, scratch: Path, system: System = SYSTEM) -> None:
+        """Nothing is opened. collector: a name that no other producer of this lake has. scratch: a folder for sorts."""
         self.directory = directory
         self.data = directory / DATA
         self._collector = collector
         self._disk = system.disk
         self._lock = -1
-        self.connection = duckdb.connect(config=_CONFIG)
+        self.connection = duckdb.connect(config=_CONFIG | {"temp_directory": str(scratch)})
         # Otherwise Python variables could be read as tables.
         self.connection.execute("SET python_enable_replacements = false")
         self.connection.execute(f"LOAD {literal(str(extension('ducklake')))}")
@@ -93,16 +94,42 @@ class Catalog:
                     f" expected {before}: another process has written them"
                 )
             positions[self._collector] = position
-            info = msgspec.json.encode(_Positions(positions)).decode()
-            message = f"rows {before + 1} to {position} of {self._collector}"
-            self.connection.execute(
-                f"CALL lake.set_commit_message('{AUTHOR}', {literal(message)}, extra_info => {literal(info)})"
-            )
+            self._describe(f"rows {before + 1} to {position} of {self._collector}", positions)
             for file in files:
-                self.connection.execute(
-                    f"CALL ducklake_add_data_files('lake', {literal(file.table)}, {literal(str(file.path))},"
-                    " hive_partitioning => true)"
+                self._register(file)
+
+    def replace(self, table: str, condition: str, file: LakeFile) -> None:
+        """Register a file in place of those whose rows meet a condition. Raises LakeError."""
+        with self._attached(), transaction(self.connection):
+            self._describe(f"merged {file.path.name}", self._positions())
+            row = self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}').fetchone()
+            if row != (file.rows,):
+                raise LakeError(
+                    f"the lake {self.directory} has {row and row[0]} rows where {file.path} has {file.rows}:"
+                    " another program has changed it"
                 )
+            self._register(file)
+
+    def files(self) -> list[tuple[str, Path, int]]:
+        """The table, path and size in bytes of each file. Raises LakeError."""
+        with self._attached():
+            return [
+                (table, Path(path), size)
+                for table in LOG_COLUMNS
+                for path, size in self.connection.execute(
+                    f"SELECT data_file, data_file_size_bytes FROM ducklake_list_files('lake', '{table}')"
+                ).fetchall()
+            ]
+
+    def expire(self, before: float) -> None:
+        """Forget what the lake was before a time (Unix seconds), and delete files of which nothing is left."""
+        when = f"to_timestamp({before})"
+        with self._attached():
+            self.connection.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {when})")
+            self.connection.execute("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+            # Files of batches and merges that were never committed.
+            earlier = f"to_timestamp({before - ORPHAN_SECONDS})"
+            self.connection.execute(f"CALL ducklake_delete_orphaned_files('lake', older_than => {earlier})")
 
     def close(self) -> None:
         """Let another committer in."""
@@ -166,6 +193,19 @@ class Catalog:
                     continue
                 for column in (name for name in expected if name not in present[table]):
                     self.connection.execute(f'ALTER TABLE lake."{table}" ADD COLUMN "{column}" {expected[column]}')
+
+    def _describe(self, message: str, positions: dict[str, int]) -> None:
+        # Every commit: others are forgotten one day.
+        info = msgspec.json.encode(_Positions(positions)).decode()
+        self.connection.execute(
+            f"CALL lake.set_commit_message('{AUTHOR}', {literal(message)}, extra_info => {literal(info)})"
+        )
+
+    def _register(self, file: LakeFile) -> None:
+        self.connection.execute(
+            f"CALL ducklake_add_data_files('lake', {literal(file.table)}, {literal(str(file.path))},"
+            " hive_partitioning => true)"
+        )
 
     def _positions(self) -> dict[str, int]:
         query = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -66,6 +67,19 @@ class FileWriter:
         finally:
             self._connection.unregister("incoming")
 
+    def merge(self, table: str, folder: Path, sources: Sequence[Path], first: int, last: int) -> LakeFile:
+        """One file with the rows of several of the same table and folder. Raises OSError, duckdb.Error.
+
+        Its name is new: if it replaced a file of the lake, the deletion of that one would be its own.
+        """
+        path = folder / f"{self._collector}-{first}-{last}-{secrets.token_hex(4)}.parquet"
+        names = ", ".join(literal(str(source)) for source in sources)
+        # Files that are older than a column do not have it.
+        query = (
+            f"SELECT * FROM read_parquet([{names}], hive_partitioning => false, union_by_name => true) {_order(table)}"
+        )
+        return self._write(table, query, path)
+
     def _copy(self, table: str, places: dict[str, str], condition: str, first: int, last: int) -> LakeFile:
         folder = self.folder(table, places)
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -73,11 +87,13 @@ class FileWriter:
             self._disk.unlink(stale)
         path = folder / f"{self._collector}-{first}-{last}.parquet"
         kept = [column for column in LOG_COLUMNS[table] if column not in partition(table)]
-        order = f'job, "{OFFSET}"' if "job" in LOG_COLUMNS[table] else f'"{OFFSET}"'
         query = (
             f"SELECT {literal(self._collector)} AS {COLLECTOR}, {', '.join(stored(table, c) for c in kept)}"
-            f" FROM incoming WHERE {condition} ORDER BY {order}"
+            f" FROM incoming WHERE {condition} {_order(table)}"
         )
+        return self._write(table, query, path)
+
+    def _write(self, table: str, query: str, path: Path) -> LakeFile:
         row = self._connection.execute(f"COPY ({query}) TO {literal(str(path))} ({FORMAT})").fetchone()
         self._sync(path)
         return LakeFile(table, path, int(row[0]) if row else 0, self._disk.size(path))
@@ -98,6 +114,10 @@ class FileWriter:
                 break
 
 
+def _order(table: str) -> str:
+    return f'ORDER BY job, "{OFFSET}"' if "job" in LOG_COLUMNS[table] else f'ORDER BY "{OFFSET}"'
+
+
 def literal(text: str) -> str:
     """A text as SQL.
 
@@ -105,9 +125,3 @@ def literal(text: str) -> str:
     'it''s'
     """
     return "'" + text.replace("'", "''") + "'"
-
-
-def forget(file: LakeFile, disk: Disk) -> None:
-    """Delete a file that no catalog lists."""
-    with contextlib.suppress(OSError):
-        disk.unlink(file.path, missing_ok=True)

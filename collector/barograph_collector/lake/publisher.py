@@ -20,6 +20,7 @@ from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.counters import Durations
 from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.extensions import LakeError
 from barograph_collector.lake.files import FileWriter, LakeFile
 from barograph_collector.storage.connection import first_line
@@ -46,6 +47,8 @@ class LakeFigures:
     rows: int = 0
     files: int = 0
     bytes: int = 0
+    merged: int = 0
+    """Files that merges have replaced."""
     failures: int = 0
     commits: Durations = field(default_factory=Durations)
     """Batches, and the time from reading their rows to their commit."""
@@ -80,6 +83,7 @@ class Publisher:
         self._seconds = seconds
         self._ending = system.threads.event()
         self._catalog: Catalog | None = None
+        self._compactor = Compactor(store.database.name, system)
         self._position = 0
         self._mark_path = store.path.with_name(f"{store.path.name}.lake")
         self._known = self._read_mark()
@@ -106,7 +110,7 @@ class Publisher:
         self._note_head()
         while self._monotonic() >= self._due and not self._ending.is_set():
             try:
-                more = self.publish()
+                more = self.publish() or self.compact()
             except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
                 self._fail(error)
                 return
@@ -135,7 +139,7 @@ class Publisher:
         began = self._monotonic()
         first = self._position + 1
         day, last = self._extent(first, head)
-        writer = FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
+        writer = self._writer(catalog)
         files: list[LakeFile] = []
         with self._store.cursor() as log:
             while last > first and _texts(log, self._relations(first, last)) > BATCH_BYTES:
@@ -145,6 +149,7 @@ class Publisher:
                 if (rows := log.execute(" UNION ALL ".join(selects)).to_arrow_table()).num_rows:
                     files += writer.write(table, rows, day, first, last)
         catalog.commit(files, self._position, last)
+        self._compactor.add(files)
         self._reach(last)
         self.figures.commits.observe(self._monotonic() - began)
         self.figures.rows += sum(file.rows for file in files)
@@ -152,8 +157,25 @@ class Publisher:
         self.figures.bytes += sum(file.size for file in files)
         return last < head
 
+    def compact(self) -> bool:
+        """Merge files of one table, cluster and day; whether there were some. Raises as `publish`."""
+        catalog = self._catalog or self._open()
+        catalog.check(self._known)
+        if not self._store.database.partitions.days:
+            return False
+        day, _ = self._extent(self._position + 1, self._position + 1)
+        if not self._compactor.merge(catalog, self._writer(catalog), day):
+            self._compactor.expire(catalog)
+            return False
+        self.figures.merged = self._compactor.merged
+        return True
+
+    def _writer(self, catalog: Catalog) -> FileWriter:
+        return FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
+
     def _open(self) -> Catalog:
-        catalog = Catalog(self._directory, self._store.database.name, self._system)
+        scratch = self._store.path.with_name(f"{self._store.path.name}.lake.tmp")
+        catalog = Catalog(self._directory, self._store.database.name, scratch, self._system)
         try:
             position = catalog.open(self._known)
         except BaseException:
@@ -166,6 +188,7 @@ class Publisher:
 
     def close(self) -> None:
         """Let another committer in; the next `publish` opens the lake again."""
+        self._compactor.forget()
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None

@@ -1,0 +1,137 @@
+"""Compaction: many small files of one table, cluster and day become one, sorted by job; old ones are deleted later.
+
+One merge is one transaction: the rows of the old files are deleted and the new file is registered. Readers that have
+begun before see the old files, which stay for KEEP_SECONDS.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+from urllib.parse import unquote
+
+from barograph_agent.system.system import SYSTEM, System
+from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.files import FileWriter, LakeFile, literal
+from barograph_collector.lake.layout import COLLECTOR
+from barograph_collector.storage.layout import OFFSET
+
+MIN_FILES: Final = 32
+"""Files that are merged before their day has ended."""
+SMALL_BYTES: Final = 2**24
+"""Only smaller ones are merged then: so much is read and written again each time, at most."""
+MAX_BYTES: Final = 2**29
+"""Limit of a merged file. A job is found by row groups, in whatever file they are."""
+KEEP_SECONDS: Final = 3600.0
+"""How long files that were merged are still there for readers."""
+EXPIRE_SECONDS: Final = 600.0
+
+
+class Span(NamedTuple):
+    """A file of this collector with rows of the offsets `first` to `last`."""
+
+    first: int
+    last: int
+    size: int
+    path: Path
+
+    @classmethod
+    def of(cls, path: Path, size: int, collector: str) -> Self | None:
+        """From the name of a file; None for a file of others."""
+        name, _, span = path.stem.partition("-")
+        first, _, rest = span.partition("-")
+        last = rest.partition("-")[0]  # a merged file has a word behind it
+        if name != collector or not (first.isdigit() and last.isdigit()):
+            return None
+        return cls(int(first), int(last), size, path)
+
+
+class Compactor:
+    """Merges and expires the files of one collector; for the thread of its publisher. All methods raise LakeError."""
+
+    def __init__(self, collector: str, system: System = SYSTEM) -> None:
+        self.merged = 0
+        """Files that merges have replaced."""
+        self._collector = collector
+        self._system = system
+        self._folders: dict[tuple[str, Path], list[Span]] | None = None
+        self._expired_at = float("-inf")
+
+    def add(self, files: Iterable[LakeFile]) -> None:
+        """Note files that were registered."""
+        if self._folders is not None:
+            for file in files:
+                self._note(file.table, file.path, file.size)
+
+    def forget(self) -> None:
+        """After a failure: ask the lake which files it has."""
+        self._folders = None
+
+    def merge(self, catalog: Catalog, writer: FileWriter, today: str) -> bool:
+        """Merge files of one table, cluster and day, if there are enough; whether there were.
+
+        today: the day of the next rows, as YYYY-MM-DD. Raises OSError and duckdb.Error too.
+        """
+        if self._folders is None:
+            self._folders = {}
+            for table, path, size in catalog.files():
+                self._note(table, path, size)
+        for (table, folder), spans in self._folders.items():
+            ended = folder.name.partition("=")[2] < today
+            if chosen := choose(spans, ended):
+                self._merge(catalog, writer, table, folder, chosen)
+                return True
+        return False
+
+    def expire(self, catalog: Catalog) -> None:
+        """Delete files that were merged KEEP_SECONDS ago, now and then."""
+        if (now := self._system.clock.monotonic()) - self._expired_at < EXPIRE_SECONDS:
+            return
+        self._expired_at = now
+        catalog.expire(self._system.clock.now() - KEEP_SECONDS)
+
+    def _note(self, table: str, path: Path, size: int) -> None:
+        span = Span.of(path, size, self._collector)
+        if span is not None and self._folders is not None:
+            insort(self._folders.setdefault((table, path.parent), []), span)
+
+    def _merge(self, catalog: Catalog, writer: FileWriter, table: str, folder: Path, spans: Sequence[Span]) -> None:
+        first, last = spans[0].first, spans[-1].last
+        places = dict(part.split("=", 1) for part in folder.relative_to(catalog.data / "main" / table).parts)
+        within = " AND ".join(
+            [
+                f"{COLLECTOR} = {literal(self._collector)}",
+                f'"{OFFSET}" BETWEEN {first} AND {last}',
+                *(f"{name} = {literal(unquote(value))}" for name, value in places.items()),
+            ]
+        )
+        file = writer.merge(table, folder, [span.path for span in spans], first, last)
+        catalog.replace(table, within, file)
+        self.merged += len(spans)
+        assert self._folders is not None
+        left = [span for span in self._folders[table, folder] if not first <= span.first <= last]
+        self._folders[table, folder] = left
+        self._note(table, file.path, file.size)
+
+
+def choose(spans: Sequence[Span], ended: bool) -> list[Span]:
+    """Neighbours to merge: of a day that has `ended` all, up to MAX_BYTES; before, MIN_FILES small ones.
+
+    >>> of = lambda *sizes: [Span(10 * n, 10 * n + 9, size, Path()) for n, size in enumerate(sizes)]
+    >>> [span.first for span in choose(of(MAX_BYTES, 1, 2, 1), ended=True)]
+    [10, 20, 30]
+    >>> choose(of(1, 2, 1), ended=False)
+    []
+    """
+    fewest, largest = (2, MAX_BYTES) if ended else (MIN_FILES, SMALL_BYTES)
+    chosen: list[Span] = []
+    for span in spans:
+        if sum(other.size for other in chosen) + span.size > MAX_BYTES or span.size > largest:
+            if len(chosen) >= fewest:
+                break
+            chosen = []
+        if span.size <= largest:
+            chosen.append(span)
+    return chosen if len(chosen) >= fewest else []
