@@ -167,7 +167,8 @@ class Cluster:
         self.service = Place(
             root, "service", f"ip link set lo up; touch {root}/service.there; exec sleep 1000000", "--net"
         )
-        self.service.run("ip", "link", "add", "bridge", "type", "bridge")
+        # Of its own: else it is that of a link, and changes when the node of that link dies.
+        self.service.run("ip", "link", "add", "bridge", "address", "02:00:0a:4d:00:fe", "type", "bridge")
         self.service.run("ip", "addr", "add", f"{SERVICE}/24", "dev", "bridge")
         self.service.run("ip", "link", "set", "bridge", "up")
         self.nodes: dict[str, Place] = {}
