@@ -3,6 +3,8 @@
 `make bench PYTEST="-k thousand_nodes"`. $BAROGRAPH_NODES_HOURS hours (1), 1,000 nodes, 200 jobs an hour, 2 % of the
 nodes 1.2 times as slow, from before the first hour and from a time within it.
 
+`make bench PYTEST="-k one_job_of_thousands"`: rows, time and memory of a single job at its end, and while it runs.
+
 `make bench PYTEST="-k series_of_nodes"`: the test of nodes among themselves on $BAROGRAPH_NODES_JOBS (1000) healthy and
 a fifth as many slow jobs.
 """
@@ -10,11 +12,14 @@ a fifth as many slow jobs.
 from __future__ import annotations
 
 import os
+import time
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.processor import Scorer
 from barograph_alerts.studies.node_series import SECONDS, alarms, always_alarms, draw
 from barograph_alerts.studies.nodes import NodesPlan, NodesStudy
 from barograph_alerts.studies.tally import DetectorTally
@@ -25,6 +30,8 @@ JOBS = int(os.environ.get("BAROGRAPH_NODES_JOBS", "1000"))
 SEED = 36
 FACTOR, ONSET, AFTER = 1.2, 30, 60
 """Of the work of a slow node, from span ONSET on, for AFTER spans."""
+SPANS, SYNCS, CLASSES = 20, 32, 16
+"""Of a job of thousands of nodes; sync points in a span, and classes of which each node has a row."""
 
 
 def test_a_thousand_nodes() -> None:
@@ -90,3 +97,66 @@ def test_series_of_nodes_that_are_slow_from_the_begin() -> None:
     low, high = healthy.interval
     print(f"healthy: {healthy.false} of {healthy.healthy}, {low:.3%} to {high:.3%}; alpha {ALPHA / 16:.4%}")
     assert low <= ALPHA / 16
+
+
+def one_job(nodes: int) -> tuple[float, float, int]:
+    """A job of so many nodes before the scorer: processor time while it runs and at its end, rows at its end."""
+    hosts, name, rng = [f"n{k}" for k in range(nodes)], ["lab/1.0.0"], np.random.default_rng(nodes)
+    jobs, zeros = name * nodes, np.zeros(nodes)
+    scorer = Scorer()
+    scorer.observe(
+        "jobs",
+        {"offset": [1], "job": name, "workload": ["lab/app"], "app": ["app"], "user": ["u"], "nodes": [nodes],
+         "started_at": [0.0], "cluster": ["lab"], "params": ["{}"], "ranks": [nodes], "host": ["n0"]},
+        0.0,
+    )  # fmt: skip
+    running = 0.0
+    for i in range(SPANS):
+        own, at = 0.06 * SYNCS * rng.lognormal(0, 0.01, nodes), SECONDS * (i + 1)
+        longest = np.array([own.max()])
+        node_blocks = {
+            "job": jobs, "host": hosts, "world": zeros, "ranks": zeros + 1, "first_index": zeros + SYNCS * i,
+            "length": zeros + SYNCS, "count": zeros + SYNCS, "own_rank": np.arange(nodes), "own_rank_seconds": own,
+            "own_seconds": own, "p2p_seconds": zeros, "wait_seconds": longest - own,
+            "least_wait_seconds": longest - own, "ended_at": zeros + at,
+        }  # fmt: skip
+        blocks = {
+            "job": name, "world": np.array([0]), "class_id": np.array([7], np.uint64),
+            "first_index": np.array([SYNCS * i]), "count": np.array([SYNCS]), "sum_seconds": longest,
+            "max_seconds": longest / SYNCS, "ended_at": np.array([at]),
+        }  # fmt: skip
+        began = time.process_time()
+        scorer.observe("node_blocks", node_blocks, at)
+        scorer.observe("blocks", blocks, at)
+        scorer.step(at)
+        running += time.process_time() - began
+    phases = [
+        {"job": jobs, "host": hosts, "class_id": np.full(nodes, class_id, np.uint64), "world": np.zeros(nodes, int),
+         "ranks": np.ones(nodes, int), "count": np.full(nodes, 1000),
+         "own_seconds": 10.0 * rng.lognormal(0, 0.01, nodes)}
+        for class_id in range(CLASSES)
+    ]  # fmt: skip
+    first = (np.arange(nodes) == 0).astype(int)
+    began = time.process_time()
+    for columns in phases:
+        scorer.observe("phases", columns, 1000.0)
+    for _ in range(2):
+        scorer.observe("nodes", {"job": jobs, "host": hosts, "first": first}, 1000.0)
+    scorer.step(1000.0)
+    scorer.step(1010.0)
+    ended = time.process_time() - began
+    assert scorer.suspects()
+    return running, ended, (CLASSES + 2) * nodes
+
+
+def test_one_job_of_thousands_of_nodes() -> None:
+    for nodes in (100, 1000, 4000, 10_000):
+        running, ended, rows = one_job(nodes)
+        tracemalloc.start()
+        one_job(nodes)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(
+            f"\n{nodes:,} nodes: {100 * running / (SECONDS * SPANS):.2f} % of a core while it runs,"
+            f" {rows:,} rows of phases and nodes at the end in {ended:.2f} s, {peak / 1e6:.0f} MB at most"
+        )

@@ -194,6 +194,7 @@ class Cluster:
 
     def _write_files(self) -> None:
         etc = self.root / "etc"
+        (self.root / "folder").mkdir()
         for name in ("hooks", "slurm"):
             shutil.copytree(REPOSITORY / "deploy" / name, etc / name)
         unhurried(etc / "hooks/bounded")
@@ -285,7 +286,10 @@ class Cluster:
                      str(per_node), "-iface", "eth0"]  # fmt: skip
         command = self.nodes["head"].command(mpi.mpiexec, *words, "-n", str(ranks), *tasks)
         with (self.root / f"{job}.out").open("w") as log:
-            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, text=True)
+            # In a folder of which no file changes, which would make it other work.
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, text=True, cwd=self.root / "folder"
+            )
         return Job(job, process, on, ranks, control, time.time())
 
     def end(self, job: Job, seconds: float = 120.0) -> int:

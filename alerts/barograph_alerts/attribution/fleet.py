@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Final, NamedTuple
 
 from barograph_modeler.state import lru
@@ -18,6 +20,17 @@ NODES: Final = 10_000
 """Nodes kept; the least recently used are evicted."""
 BETS: Final = (0.05, 0.2, 0.5, 0.8)
 """Exponents of the bets on a node's rank: small ones for a broken node, the slowest in all of its jobs."""
+TAILS: Final = (0.01, 0.03)
+"""Bets that a node is in this share of all nodes of jobs of such a size, by its excess."""
+HIT: Final = 0.9
+"""What is staked on that."""
+POOL: Final = 4096
+"""Excesses kept of jobs of one size, up to a factor of two; the oldest are dropped."""
+MIN_POOL: Final = 100
+MIN_NODES: Final = 6
+"""Nodes of a job below which its excesses tell little of their spread."""
+MIN_SPREAD: Final = 0.01
+"""The spread of the nodes of a job is at least this: smaller differences are those of the nodes themselves."""
 FALSE_NODES: Final = 0.05
 """Expected share of ordinary nodes among the significant ones, at most."""
 
@@ -48,21 +61,23 @@ def facility_share(slow: int, judged: int) -> float:
 class NodeRecord(NamedTuple):
     """A node's jobs on several nodes: in how many it was the slowest or the straggler, and of how many.
 
-    bets: the log e-value of each of BETS. excess: sum over `compared` jobs of the logarithm of its own work over the
-    median of the job's nodes.
+    bets: the log e-value of each of BETS and TAILS. excess: sum over `compared` jobs of the logarithm of its own work
+    over the median of the job's nodes.
     """
 
     blamed: int = 0
     jobs: int = 0
-    bets: tuple[float, ...] = (0.0,) * len(BETS)
+    bets: tuple[float, ...] = (0.0,) * (len(BETS) + len(TAILS))
     excess: float = 0.0
     compared: int = 0
 
     @property
     def log_e(self) -> float:
-        """The logarithm of the node's e-value, the mean of those of the bets."""
+        """The logarithm of the node's e-value, the mean of those of the bets; half of the weight is that of TAILS."""
         largest = max(self.bets)
-        return largest + math.log(sum(math.exp(one - largest) for one in self.bets) / len(self.bets))
+        each = [math.exp(one - largest) for one in self.bets]
+        ranks, tails = each[: len(BETS)], each[len(BETS) :]
+        return largest + math.log(0.5 * sum(ranks) / len(ranks) + 0.5 * sum(tails) / len(tails))
 
 
 class NodeRanking:
@@ -70,13 +85,20 @@ class NodeRanking:
 
     In a job of m nodes an ordinary node has any rank r by its own work with probability 1 / m. A bet with exponent k
     gives e = (r**k - (r - 1)**k) m**(1 - k), of mean 1: m**(1 - k) for the slowest. The product over a node's jobs is
-    an e-process, and so is the mean of those of BETS. e-BH over all nodes decides which are significant: the expected
-    share of ordinary ones among these is at most FALSE_NODES. score: log E over the logarithm of what e-BH asks for, so
-    above 1 is significant.
+    an e-process, and so is the mean of those of BETS.
+
+    How much slower it is counts as well: with p the share of nodes in earlier jobs of such a size that had as large an
+    excess, over the spread of their job, a bet on p <= q gives HIT / q, else (1 - HIT) / (1 - q), of mean 1 at most
+    while ordinary nodes are exchangeable. Slow nodes among the earlier ones make p larger.
+
+    e-BH over all nodes decides which are significant: the expected share of ordinary ones among these is at most
+    FALSE_NODES. score: log E over the logarithm of what e-BH asks for, so above 1 is significant.
     """
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, NodeRecord] = OrderedDict()
+        self._pools: dict[int, deque[float]] = {}
+        """Excesses over the spread of their job, by the bit length of its number of nodes."""
 
     def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
         """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them, not all."""
@@ -87,6 +109,7 @@ class NodeRanking:
         # Those blamed share the first ranks, the others the rest.
         hit = [b ** (k - 1) * m ** (1 - k) for k in BETS]
         missed = [(m**k - b**k) / (m - b) * m ** (1 - k) for k in BETS]
+        hit, missed = hit + [1.0] * len(TAILS), missed + [1.0] * len(TAILS)
         for name in members:
             self._record(name, hit if name in blamed_members else missed, is_blamed=name in blamed_members)
 
@@ -96,11 +119,29 @@ class NodeRanking:
         if m < 2:
             return
         ranked = sorted(excess, key=lambda name: -excess[name])
+        tails = self._tails(list(excess.values()))
         for rank, name in enumerate(ranked, 1):
             e = [(rank**k - (rank - 1) ** k) * m ** (1 - k) for k in BETS]
-            self._record(name, e, is_blamed=rank == 1)
+            self._record(name, e + tails(excess[name]), is_blamed=rank == 1)
             record = self._records[name]
             self._records[name] = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
+
+    def _tails(self, excesses: Sequence[float]) -> Callable[[float], list[float]]:
+        """The e-values of TAILS by the excess of a node of this job, which counts for later ones."""
+        if len(excesses) < MIN_NODES:
+            return lambda excess: [1.0] * len(TAILS)
+        spread = max(1.4826 * median(map(abs, excesses)), MIN_SPREAD)
+        pool = self._pools.setdefault(len(excesses).bit_length(), deque(maxlen=POOL))
+        known = sorted(pool)
+        pool.extend(one / spread for one in excesses)
+        if len(known) < MIN_POOL:
+            return lambda excess: [1.0] * len(TAILS)
+
+        def tails(excess: float) -> list[float]:
+            p = (1 + len(known) - bisect_left(known, excess / spread)) / (1 + len(known))
+            return [HIT / q if p <= q else (1 - HIT) / (1 - q) for q in TAILS]
+
+        return tails
 
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:
         """The nodes with the largest e-values, at most `count`: name, record and score."""
