@@ -203,6 +203,6 @@ def test_the_shares_of_alpha_in_the_documentation_add_up_to_alpha():
     words = {"an eighth": 1 / 8, "a quarter": 1 / 4}
     rows = re.findall(r"^\| [^|]*\(`(\w+)`\) \| (an eighth|a quarter|a half)", page, re.MULTILINE)
     shares = {test: words[share] for test, share in rows if test != "scaling"}
-    assert "| on several nodes an eighth, of that of `change` |" in page
+    assert "| on several nodes an eighth, of that of `change`: half for" in page
     assert shares.keys() == {"level", "delay", "change", "fast", "runtime", "stall"}
     assert sum(shares.values()) == 1

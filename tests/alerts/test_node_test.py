@@ -134,6 +134,18 @@ def test_a_node_that_becomes_slow_is_not_slow_from_the_begin():
     assert test.always_slow(1.2) is None
 
 
+@pytest.mark.parametrize(("slow", "is_found"), [({1, 2}, True), (set(range(8)), False)])
+def test_messages_that_take_longer_on_few_nodes_are_an_alarm_that_is_about_no_nodes_work(slow, is_found):
+    evidence = Evidence(None, nodes=JobNodes(8))
+    work = spans(ONSET + 4, 8, lambda i, k: 100)
+    late = spans(ONSET + 4, 8, lambda i, k: 60 if i >= ONSET and k in slow else 20)
+    for i, (span, messages) in enumerate(zip(work, late, strict=True)):
+        pace = 150.0 if i >= ONSET else 120.0
+        evidence.add_nodes(span._replace(pace=pace), messages._replace(pace=pace))
+    assert [(alarm.basis, round(alarm.slowdown, 2)) for alarm in evidence.alarms] == [(NODES, 1.25)] * is_found
+    assert evidence.slow_nodes == ()
+
+
 def test_the_sentence_says_what_the_job_is_compared_with():
     evidence = judged(ONSET + 5, 4, lambda i, k: 120 if i >= ONSET and k == 1 else 100)
     said = sentence(evidence, "lab/app", Cause("straggler", ("n1",), {"own": 0.02}))

@@ -45,6 +45,7 @@ class Case:
     undo: Callable[[Cluster], object] = lambda made: None
     from_begin: bool = False
     halo: int = HALO
+    per_node: int = 1
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -65,6 +66,7 @@ CASES = [
     Case("healthy", (), (), lambda made, job: None),
     Case("one node", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR)),
     Case("two nodes", WORK, ("n2", "n4"), lambda made, job: job.slow([1, 3], FACTOR)),
+    Case("one rank of four", WORK, ("n2",), lambda made, job: job.slow([5], FACTOR), per_node=4),
     Case("one node, a sixth of the time", WORK, ("n2",), intermittent),
     Case("one node from the begin", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR), from_begin=True),
     Case("healthy, long messages", (), (), lambda made, job: None, halo=LONG_HALO),
@@ -91,7 +93,7 @@ def nodes() -> Iterator[Cluster]:
 def run(made: Cluster, case: Case) -> dict[str, Any]:
     """One run of a case: what was said."""
     words = [made.root / "steps", SECONDS, MICROSECONDS, case.halo, 8]
-    job = made.begin(mpis.find("mpich"), words, per_node=1)
+    job = made.begin(mpis.find("mpich"), words, per_node=case.per_node)
     if not case.from_begin:
         time.sleep(SECONDS / 2)
     onset = time.time()

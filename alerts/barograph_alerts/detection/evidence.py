@@ -38,10 +38,10 @@ class Evidence:
 
     A window is the log ratio of actual to expected seconds over its classes; each test is a `Sequential` on conformal
     p-values. `DelayTest` compares elapsed time at equal progress. `Level`, `DelayTest` and `SelfChange` spend a quarter
-    of alpha each, `Stall` and `RuntimeTest` an eighth. On several nodes `SelfChange` gives half of its share to
-    `NodeTest`. Without comparable windows in the history `SelfChange` has a wider margin and the job's own class means,
-    and `RuntimeTest` the quarter of `Level` as well; without runs of the workload it tests against a prediction, once
-    there is one.
+    of alpha each, `Stall` and `RuntimeTest` an eighth. On several nodes `SelfChange` gives half of its share to two of
+    `NodeTest`: of own work, and of the time of messages. Without comparable windows in the history `SelfChange` has a
+    wider margin and the job's own class means, and `RuntimeTest` the quarter of `Level` as well; without runs of the
+    workload it tests against a prediction, once there is one.
 
     Windows are autocorrelated and share the finite residuals. The effect on false alarms is measured in
     tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
@@ -72,7 +72,10 @@ class Evidence:
         self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
         several = nodes.number > 1
-        self._nodes = NodeTest(alpha / 8, margin, nodes) if several else None
+        self._nodes: tuple[NodeTest, ...] = ()
+        """Of the own work of nodes, and of their messages."""
+        if several:
+            self._nodes = NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 16, margin, JobNodes(nodes.number))
         self._change = SelfChange(self._baseline, alpha / 8 if several else alpha / 4, margin, history)
         self.runtime_test: RuntimeTest | None = None
         """The test of the whole run, if its history or a prediction says how long it takes."""
@@ -80,8 +83,8 @@ class Evidence:
         self._margin = margin
         self._stall_score = 0.0
         self._slow: SlowNodes | None = None
-        self._by_nodes: Alarm | None = None
-        """The latest alarm of the test of nodes."""
+        self._by_nodes: tuple[Alarm, NodeTest] | None = None
+        """The latest alarm of a test of nodes."""
         self._raised: Sequential | DelayTest | None = None
         """The test that has raised the latest alarm."""
         self._near = 0
@@ -99,7 +102,7 @@ class Evidence:
         level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
         total = self.runtime_test.score if self.runtime_test is not None else 0.0
         delay = self._delay.score if self._delay is not None else 0.0
-        nodes = self._nodes.score if self._nodes is not None else 0.0
+        nodes = max((test.score for test in self._nodes), default=0.0)
         highest = max(level, delay, total, nodes, self._change.slow.score, self._stall_score)
         return min(highest, 1.0) if self.open is None else highest
 
@@ -108,7 +111,7 @@ class Evidence:
         """Log e-value of the hypothesis that the job is not slow: the mean e-value of its tests."""
         logs = [self._change.slow.log_e]
         logs += [self._level.slow.log_e] if self._level is not None else []
-        logs += [self._nodes.log_e] if self._nodes is not None else []
+        logs += [test.log_e for test in self._nodes]
         logs += [self._delay.log_e] if self._delay is not None else []
         logs += [self.runtime_test.log_e] if self.runtime_test is not None else []
         highest = max(logs)
@@ -205,33 +208,36 @@ class Evidence:
     @property
     def slow_nodes(self) -> tuple[str, ...]:
         """The nodes that the latest alarm is about, if it is about nodes."""
-        return self._slow.names if self._slow is not None and self.alarms and self.alarms[-1] is self._by_nodes else ()
+        if self._slow is None or self._by_nodes is None or not self.alarms:
+            return ()
+        alarm, test = self._by_nodes
+        return self._slow.names if self.alarms[-1] is alarm and test is self._nodes[0] else ()
 
-    def add_nodes(self, span: NodeSpan) -> None:
-        """Add what the nodes of a job on several did between the same sync points."""
-        if (test := self._nodes) is None:
-            return
+    def add_nodes(self, work: NodeSpan, messages: NodeSpan | None = None) -> None:
+        """Add what the nodes of a job on several did between the same sync points, and the time of their messages."""
+        for test, span in zip(self._nodes, (work, messages), strict=False):
+            if span is not None and test.add(span, disturbed=self.open is not None):
+                self._judge_nodes(test, span.ended_at)
+        self.highest = max(self.highest, self.score)
+
+    def _judge_nodes(self, test: NodeTest, now: float) -> None:
         alarm = self.open
-        if not test.add(span, disturbed=alarm is not None):
-            return
         if alarm is None and test.score > 1 and (slow := test.slow()) is not None:
-            self._raise_by_nodes(slow, NODES, span.ended_at)
+            self._raise_by_nodes(test, slow, NODES, now)
         elif alarm is None and test.score > 1 and (slow := test.always_slow(self.whole_slowdown)) is not None:
             # Its history is all that there is to compare it with: the nodes were never faster.
-            self._raise_by_nodes(slow, "its history", span.ended_at)
-        elif alarm is not None and alarm.basis == NODES and self._slow is not None:
+            self._raise_by_nodes(test, slow, "its history", now)
+        elif alarm is not None and alarm.basis == NODES and self._slow is not None and self._by_nodes == (alarm, test):
             test.follow(self._slow)
             if math.isfinite(test.recovered_at):
                 self._close(alarm, test.recovered_at)
             elif (slow := test.slow()) is not None:
                 alarm.score, alarm.slowdown = max(alarm.score, test.score), slow.slowdown
-        self.highest = max(self.highest, self.score)
 
-    def _raise_by_nodes(self, slow: SlowNodes, basis: Basis, now: float) -> None:
-        score = self._nodes.score if self._nodes is not None else 0.0
-        self._slow, self._raised = slow, None
-        self._by_nodes = Alarm("slow", basis, slow.started_at, now, slow.slowdown, score)
-        self.alarms.append(self._by_nodes)
+    def _raise_by_nodes(self, test: NodeTest, slow: SlowNodes, basis: Basis, now: float) -> None:
+        alarm = Alarm("slow", basis, slow.started_at, now, slow.slowdown, test.score)
+        self._slow, self._raised, self._by_nodes = slow, None, (alarm, test)
+        self.alarms.append(alarm)
         self._drop_since(slow.started_at)
 
     def wait(self, counts: Mapping[int, int], now: float) -> None:
@@ -323,8 +329,8 @@ class Evidence:
     def _drop_since(self, onset_at: float) -> None:
         """Take nothing of a disturbance for usual."""
         self._change.drop_held()
-        if self._nodes is not None:
-            self._nodes.drop_since(onset_at)
+        for test in self._nodes:
+            test.drop_since(onset_at)
 
     def _follow(self, alarm: Alarm, window: Window, ratio: PaceRatio) -> None:
         """Update an open alarm, and close it once the job has recovered."""
@@ -349,8 +355,8 @@ class Evidence:
         alarm.ended_at = at
         self._near = 0
         self._change.slow.reset()
-        if self._nodes is not None:
-            self._nodes.reset()
+        for test in self._nodes:
+            test.reset()
         if self._delay is not None:
             self._delay.reset()
         if self._level is not None:

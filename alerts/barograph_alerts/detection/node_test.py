@@ -55,8 +55,8 @@ Floats = npt.NDArray[np.float64]
 class NodeSpan(NamedTuple):
     """What the nodes of a job did between the same sync points. Times are Unix seconds.
 
-    most, mean: seconds of own work per sync point, above 0, of each node's rank with most, and of its ranks. pace:
-    seconds per sync point. classes: seconds of the job's intervals by class id meanwhile.
+    most, mean: seconds of own work per sync point, above 0, of each node's rank with most, and of its ranks; or of
+    messages. pace: seconds per sync point. classes: seconds of the job's intervals by class id meanwhile.
     """
 
     started_at: float

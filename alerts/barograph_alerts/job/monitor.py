@@ -30,6 +30,8 @@ KNOWN: Final = 90.0
 """What kernels know of so many seconds after the onset counts: quiet rows come each half a minute."""
 WORK: Final = 1024
 """Work spans held until the windows of their time arrive; the oldest are dropped."""
+MESSAGES: Final = 0.1
+"""Share of the time per sync point that is added to that of messages, where nodes are compared by it."""
 WINDOWS: Final = 64
 """Newest windows kept, to see what the job did during a work span."""
 PROJECTED: Final = 0.5
@@ -157,7 +159,10 @@ class JobMonitor:
             if window.ended_at > began_at and window.started_at < span.ended_at:
                 classes.update(window.seconds)
         if len(members) > 1 and classes:
-            self.evidence.add_nodes(NodeSpan(began_at, span.ended_at, most, mean, pace, classes))
+            work = NodeSpan(began_at, span.ended_at, most, mean, pace, classes)
+            # Next to no time in messages may vary by factors.
+            late = {one.name: one.p2p_seconds / one.syncs + MESSAGES * pace for one in members}
+            self.evidence.add_nodes(work, work._replace(most=late, mean=late))
 
     def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
         """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
