@@ -59,13 +59,15 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
     state = settings.state or Path()
     if settings.lake is not None:
         extension("ducklake")
+    if settings.catalog is not None:
+        extension("postgres_scanner")
     keyring = Keyring(settings.keys) if settings.keys else None
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
     with Shutdown() as shutdown, Store(state / LOG) as store:
-        publisher = Publisher(store, settings.lake) if settings.lake is not None else None
+        publisher = Publisher(store, settings.lake, catalog=settings.catalog) if settings.lake is not None else None
         collector = Collector(
             store,
             settings.listen,

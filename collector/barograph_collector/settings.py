@@ -15,6 +15,7 @@ from barograph_agent.settings.setting import REQUIRED, Directory, Form, Option, 
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.auth.http_access import is_loopback
 from barograph_collector.daemon.settings import DaemonSettings, Metrics
+from barograph_collector.lake.lease import redacted
 
 
 def tcp_endpoint(value: str) -> str:
@@ -26,6 +27,18 @@ def tcp_endpoint(value: str) -> str:
         ipaddress.ip_address(parts.hostname or "")
     except ValueError:
         raise argparse.ArgumentTypeError(f"{value!r} is no endpoint, expected tcp://127.0.0.1:PORT") from None
+    return value
+
+
+def postgres_url(value: str) -> str:
+    """Check `postgresql://USER@HOST/DATABASE`. Raises argparse.ArgumentTypeError, without a password in its text."""
+    try:
+        parts = urlsplit(value)
+        fine = parts.scheme in ("postgresql", "postgres") and len(parts.path) > 1 and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected postgresql://USER@HOST/DATABASE")
     return value
 
 
@@ -73,6 +86,11 @@ class CollectorSettings(DaemonSettings, frozen=True):
         Directory,
         Option("directory of the lake, which gets all rows as Parquet; needs barograph[lake]", otherwise="no lake"),
     ] = None
+    catalog: Annotated[
+        str | None,
+        Form("URL", "postgresql://USER@HOST/DATABASE", postgres_url),
+        Option("database with the catalog of the lake, instead of a file in its directory", otherwise="a file"),
+    ] = None
     metrics: Metrics = ("127.0.0.1", 7451)
 
     def check(self) -> None:
@@ -81,5 +99,7 @@ class CollectorSettings(DaemonSettings, frozen=True):
             raise ConfigError(
                 f"listen: {self.listen!r} is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"
             )
+        if self.catalog is not None and self.lake is None:
+            raise ConfigError("catalog: expected lake with it, the directory of the files")
         if self.munge is not None and self.keys is None:
             raise ConfigError("munge: expected keys with it: without keys no credential is verified")

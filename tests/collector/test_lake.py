@@ -23,10 +23,11 @@ import pytest
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.lake import extensions
-from barograph_collector.lake.catalog import CATALOG_FILE, Catalog
+from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES
 from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
+from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
 from barograph_collector.storage.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.store import Store

@@ -13,9 +13,10 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.lake.catalog import CATALOG_FILE, DATA
+from barograph_collector.lake.catalog import DATA
 from barograph_collector.lake.extensions import extension
 from barograph_collector.lake.layout import restored
+from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
@@ -42,17 +43,19 @@ def any_rows(table: str, rows: int, random: np.random.Generator, clusters: int =
 
 
 @contextmanager
-def opened(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The lake as any DuckDB reads it, as `lake`."""
+def opened(lake: Path, catalog: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+    """The lake as any DuckDB reads it, as `lake`. catalog: URL of its database; empty for the file."""
     with duckdb.connect() as connection:
-        connection.execute(f"LOAD '{extension('ducklake')}'")
-        connection.execute(f"ATTACH 'ducklake:{lake / CATALOG_FILE}' AS lake (DATA_PATH '{lake / DATA}', READ_ONLY)")
+        for name in ("ducklake", "postgres_scanner") if catalog else ("ducklake",):
+            connection.execute(f"LOAD '{extension(name)}'")
+        place = f"postgres:{catalog}" if catalog else lake / CATALOG_FILE
+        connection.execute(f"ATTACH 'ducklake:{place}' AS lake (DATA_PATH '{lake / DATA}', READ_ONLY)")
         yield connection
 
 
-def rows_of(lake: Path, *tables: str) -> list[list[tuple[Any, ...]]]:
+def rows_of(lake: Path, *tables: str, catalog: str = "") -> list[list[tuple[Any, ...]]]:
     """The rows of each of these tables as they were in the log, in the order of their offsets."""
-    with opened(lake) as connection:
+    with opened(lake, catalog) as connection:
         return [
             connection.execute(
                 f"SELECT {', '.join(restored(table, column) for column in LOG_COLUMNS[table])}"

@@ -7,7 +7,6 @@ lake. A commit whose outcome is unknown is looked up there; it is never repeated
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,16 +16,16 @@ import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.extensions import LakeError, extension
-from barograph_collector.lake.files import LakeFile, literal
+from barograph_collector.lake.files import LakeFile
 from barograph_collector.lake.layout import COLLECTOR, columns, partition
+from barograph_collector.lake.lease import FileLease, Lease, ServerLease, redacted
+from barograph_collector.lake.text import literal
 from barograph_collector.storage.connection import first_line, transaction
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, declared
 
 AUTHOR: Final = "barograph"
-CATALOG_FILE: Final = "catalog.ducklake"
 DATA: Final = "data"
 ORPHAN_SECONDS: Final = 86400.0
-_LOCK_FILE: Final = "committer.lock"
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
     "threads": 1,
@@ -42,19 +41,23 @@ class _Positions(msgspec.Struct):
 
 
 class Catalog:
-    """The committer of the lake in `directory`; for one thread. At most one process has it open."""
+    """The committer of the lake in `directory`; for one thread. At most one process commits at a time."""
 
-    def __init__(self, directory: Path, collector: str, scratch: Path, system: System = SYSTEM) -> None:
-        """Nothing is opened. collector: a name that no other producer of this lake has. scratch: a folder for sorts."""
+    def __init__(self, directory: Path, collector: str, scratch: Path, system: System = SYSTEM, url: str = "") -> None:
+        """Nothing is opened. collector: a name that no other producer of this lake has. scratch: a folder for sorts.
+
+        url: of a database of PostgreSQL with the catalog; empty if a file in the directory has it.
+        """
         self.directory = directory
         self.data = directory / DATA
         self._collector = collector
         self._disk = system.disk
-        self._lock = -1
+        self._lease: Lease = ServerLease(url) if url else FileLease(directory, system.disk)
         self.connection = duckdb.connect(config=_CONFIG | {"temp_directory": str(scratch)})
         # Otherwise Python variables could be read as tables.
         self.connection.execute("SET python_enable_replacements = false")
         self.connection.execute(f"LOAD {literal(str(extension('ducklake')))}")
+        self._lease.prepare(self.connection)
 
     def open(self, known: int) -> int:
         """The offset up to which rows of this collector are in the lake, 0 for none. Creates missing tables.
@@ -62,7 +65,7 @@ class Catalog:
         known: a position that the lake has had; above 0 no lake is created. Raises LakeError.
         """
         self.check(known)
-        with self._attached(create=not known):
+        with self._transaction(create=not known):
             self._create_tables()
             position = self._positions().get(self._collector, 0)
         if position < known:
@@ -74,10 +77,10 @@ class Catalog:
 
     def check(self, known: int) -> None:
         """Raises LakeError where the lake, which has had this position, is not there: an empty directory is none."""
-        for name in (CATALOG_FILE, DATA):
-            if known and not self._disk.exists(self.directory / name):
+        for path in (self._lease.file, self.data):
+            if known and path is not None and not self._disk.exists(path):
                 raise LakeError(
-                    f"the lake {self.directory} has no {name}, expected one with rows up to {known}:"
+                    f"the lake {self.directory} has no {path.name}, expected one with rows up to {known}:"
                     " is its file system mounted?"
                 )
 
@@ -86,7 +89,7 @@ class Catalog:
 
         before: the position that the lake must have. Raises LakeError; whether the commit has happened is then unknown.
         """
-        with self._attached(), transaction(self.connection):
+        with self._transaction():
             positions = self._positions()
             if (found := positions.get(self._collector, 0)) != before:
                 raise LakeError(
@@ -100,7 +103,7 @@ class Catalog:
 
     def replace(self, table: str, condition: str, file: LakeFile) -> None:
         """Register a file in place of those whose rows meet a condition. Raises LakeError."""
-        with self._attached(), transaction(self.connection):
+        with self._transaction():
             self._describe(f"merged {file.path.name}", self._positions())
             row = self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}').fetchone()
             if row != (file.rows,):
@@ -124,7 +127,7 @@ class Catalog:
     def expire(self, before: float) -> None:
         """Forget what the lake was before a time (Unix seconds), and delete files of which nothing is left."""
         when = f"to_timestamp({before})"
-        with self._attached():
+        with self._transaction():
             self.connection.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {when})")
             self.connection.execute("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
             # Files of batches and merges that were never committed.
@@ -134,65 +137,57 @@ class Catalog:
     def close(self) -> None:
         """Let another committer in."""
         self.connection.close()
-        if self._lock >= 0:
-            with contextlib.suppress(OSError):
-                self._disk.close(self._lock)
-            self._lock = -1
+        self._lease.close()
+
+    @contextlib.contextmanager
+    def _transaction(self, create: bool = False) -> Iterator[None]:
+        """A transaction of the one committer."""
+        with self._attached(create), transaction(self.connection):
+            self._lease.begin(self.connection)
+            yield
 
     @contextlib.contextmanager
     def _attached(self, create: bool = False) -> Iterator[None]:
         """Attach the catalog: others can read its file whenever nothing is committed."""
         try:
-            self._hold(create)
+            if create:
+                self._disk.make_directory(self.data, parents=True)
+            self._lease.hold()
             self.connection.execute(
-                f"ATTACH {literal(f'ducklake:{self.directory / CATALOG_FILE}')} AS lake"
+                f"ATTACH {literal(self._lease.target)} AS lake"
                 f" (DATA_PATH {literal(str(self.data))}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})"
             )
         except duckdb.Error as error:
-            raise LakeError(f"cannot open the lake {self.directory}: {first_line(error)}") from None
+            raise LakeError(f"cannot open the lake {self.directory}: {redacted(first_line(error))}") from None
         except OSError as error:
             raise LakeError(f"cannot use the lake {self.directory}: {error.strerror}") from None
         try:
             yield
         except duckdb.Error as error:
-            raise LakeError(f"cannot use the lake {self.directory}: {first_line(error)}") from None
+            raise LakeError(f"cannot use the lake {self.directory}: {redacted(first_line(error))}") from None
         finally:
             with contextlib.suppress(duckdb.Error):
                 self.connection.execute("DETACH lake")
-
-    def _hold(self, create: bool) -> None:
-        if self._lock >= 0:
-            return
-        if create:
-            self._disk.make_directory(self.data, parents=True)
-        lock = self._disk.open(self.directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
-        try:
-            self._disk.lock(lock)
-        except OSError:
-            self._disk.close(lock)
-            raise LakeError(f"the lake {self.directory} is written by another process, expected one") from None
-        self._lock = lock
 
     def _create_tables(self) -> None:
         query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"
         present: dict[str, list[str]] = {}
         for table, column in self.connection.execute(query).fetchall():
             present.setdefault(table, []).append(column)
-        with transaction(self.connection):
-            for table in LOG_COLUMNS:
-                expected = columns(table)
-                if unknown := sorted(set(present.get(table, ())) - set(expected)):
-                    raise LakeError(
-                        f"the lake {self.directory} has a table {table!r} with a column {unknown[0]!r}, expected none"
-                        " such: it was written by another program, or by a newer Barograph"
-                    )
-                if table not in present:
-                    keys = ", ".join(f'"{column}"' for column in partition(table))
-                    self.connection.execute(f'CREATE TABLE lake."{table}" ({declared(expected)})')
-                    self.connection.execute(f'ALTER TABLE lake."{table}" SET PARTITIONED BY ({keys})')
-                    continue
-                for column in (name for name in expected if name not in present[table]):
-                    self.connection.execute(f'ALTER TABLE lake."{table}" ADD COLUMN "{column}" {expected[column]}')
+        for table in LOG_COLUMNS:
+            expected = columns(table)
+            if unknown := sorted(set(present.get(table, ())) - set(expected)):
+                raise LakeError(
+                    f"the lake {self.directory} has a table {table!r} with a column {unknown[0]!r}, expected none"
+                    " such: it was written by another program, or by a newer Barograph"
+                )
+            if table not in present:
+                keys = ", ".join(f'"{column}"' for column in partition(table))
+                self.connection.execute(f'CREATE TABLE lake."{table}" ({declared(expected)})')
+                self.connection.execute(f'ALTER TABLE lake."{table}" SET PARTITIONED BY ({keys})')
+                continue
+            for column in (name for name in expected if name not in present[table]):
+                self.connection.execute(f'ALTER TABLE lake."{table}" ADD COLUMN "{column}" {expected[column]}')
 
     def _describe(self, message: str, positions: dict[str, int]) -> None:
         # Every commit: others are forgotten one day.

@@ -14,8 +14,9 @@ from urllib.parse import unquote
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.catalog import Catalog
-from barograph_collector.lake.files import FileWriter, LakeFile, literal
+from barograph_collector.lake.files import FileWriter, LakeFile
 from barograph_collector.lake.layout import COLLECTOR
+from barograph_collector.lake.text import literal
 from barograph_collector.storage.layout import OFFSET
 
 MIN_FILES: Final = 32

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from barograph_agent.system.disk import Disk
 from barograph_collector.lake.layout import CLUSTER, COLLECTOR, is_clustered, partition, stored
+from barograph_collector.lake.text import literal
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
 
 ROW_GROUP: Final = 122_880
@@ -116,12 +117,3 @@ class FileWriter:
 
 def _order(table: str) -> str:
     return f'ORDER BY job, "{OFFSET}"' if "job" in LOG_COLUMNS[table] else f'ORDER BY "{OFFSET}"'
-
-
-def literal(text: str) -> str:
-    """A text as SQL.
-
-    >>> print(literal("it's"))
-    'it''s'
-    """
-    return "'" + text.replace("'", "''") + "'"

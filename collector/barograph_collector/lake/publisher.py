@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import duckdb
 import msgspec
@@ -71,12 +72,18 @@ class Publisher:
     """Publishes the rows of a store to the lake in a directory, from `run` until `end` is called."""
 
     def __init__(
-        self, store: Store, directory: Path, system: System = SYSTEM, seconds: float = PUBLISH_SECONDS
+        self,
+        store: Store,
+        directory: Path,
+        system: System = SYSTEM,
+        seconds: float = PUBLISH_SECONDS,
+        catalog: str | None = None,
     ) -> None:
-        """seconds: time between two batches; at once while more than a batch waits."""
+        """seconds: time between two batches; at once while more than a batch waits. catalog: URL, see `Catalog`."""
         self.figures = LakeFigures()
         self._store = store
         self._directory = directory.absolute()
+        self._url = catalog or ""
         self._system = system
         self._disk = system.disk
         self._monotonic = system.clock.monotonic
@@ -85,6 +92,7 @@ class Publisher:
         self._catalog: Catalog | None = None
         self._compactor = Compactor(store.database.name, system)
         self._position = 0
+        self._place = f"{self._directory} {urlsplit(self._url).hostname or ''}{urlsplit(self._url).path}".strip()
         self._mark_path = store.path.with_name(f"{store.path.name}.lake")
         self._known = self._read_mark()
         # Heads of the log and when they were seen, oldest first.
@@ -175,7 +183,7 @@ class Publisher:
 
     def _open(self) -> Catalog:
         scratch = self._store.path.with_name(f"{self._store.path.name}.lake.tmp")
-        catalog = Catalog(self._directory, self._store.database.name, scratch, self._system)
+        catalog = Catalog(self._directory, self._store.database.name, scratch, self._system, self._url)
         try:
             position = catalog.open(self._known)
         except BaseException:
@@ -215,7 +223,7 @@ class Publisher:
         while self._heads and self._heads[0][0] <= position:
             self._heads.popleft()
         self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
-        mark = msgspec.json.encode(_Mark(str(self._directory), position))
+        mark = msgspec.json.encode(_Mark(self._place, position))
         self._disk.replace(self._mark_path, mark)
 
     def _read_mark(self) -> int:
@@ -223,7 +231,7 @@ class Publisher:
             mark = msgspec.json.decode(self._disk.read(self._mark_path), type=_Mark)
         except (OSError, msgspec.MsgspecError):
             return 0
-        return mark.position if mark.lake == str(self._directory) else 0
+        return mark.position if mark.lake == self._place else 0
 
     def _note_head(self) -> None:
         head = self._store.head

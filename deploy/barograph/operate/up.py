@@ -69,7 +69,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
     # Settings of all daemons are validated before the first one starts.
-    log, modeler = settings(CollectorSettings, "lake"), settings(ModelerSettings, "window")
+    log, modeler = settings(CollectorSettings, "lake", "catalog"), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
     page = settings(PageSettings)
     endpoint = _reachable(log.listen if options.port is None else f"tcp://127.0.0.1:{options.port}")
@@ -83,7 +83,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         host, number = modeler.metrics
         arguments.append(f"--modeler=http://{_here(host)}:{number}")
     daemons = [
-        daemon("collector", 1, f"--state={state}", *listen, *passed("lake")),
+        daemon("collector", 1, f"--state={state}", *listen, *passed("lake", "catalog")),
         daemon("modeler", 2, collector, *snapshots, *passed("window")),
         daemon("alerts", 3, collector, *passed("alpha", "margin")),
         SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
@@ -150,6 +150,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     for section, name in (
         (CollectorSettings, "lake"),
+        (CollectorSettings, "catalog"),
         (AlertsSettings, "alpha"),
         (AlertsSettings, "margin"),
         (ModelerSettings, "window"),

@@ -1,0 +1,130 @@
+"""Where a catalog is, and the lease that lets one process commit to it: a file beside it, or a server's lock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import duckdb
+
+from barograph_agent.system.disk import Disk
+from barograph_collector.lake.extensions import LakeError, extension
+from barograph_collector.lake.text import literal
+
+CATALOG_FILE: Final = "catalog.ducklake"
+LOCK_SECONDS: Final = 10
+"""How long a commit waits for that of another process."""
+_LOCK_FILE: Final = "committer.lock"
+_LOCK_NUMBER: Final = 0x6261726F
+_ENGLISH: Final = re.compile(r"C|POSIX|C\..*|en_.*|")
+_PASSWORD: Final = re.compile(r"(://[^:@/\s]*):[^@/\s]*@")
+
+
+class Lease(Protocol):
+    """The right to commit. All methods raise LakeError, duckdb.Error and OSError."""
+
+    target: str
+    """What DuckDB attaches."""
+    file: Path | None
+    """That of the catalog; None if a server has it."""
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Once for a connection."""
+
+    def hold(self) -> None:
+        """Before the catalog is attached."""
+
+    def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """As the first statement of a transaction that commits."""
+
+    def close(self) -> None:
+        """Let others commit."""
+
+
+class FileLease:
+    """A catalog in a file: a lock file is held until `close`."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        self.file: Path | None = directory / CATALOG_FILE
+        self.target = f"ducklake:{self.file}"
+        self._directory = directory
+        self._disk = disk
+        self._lock = -1
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Nothing."""
+
+    def hold(self) -> None:
+        """Take the lock, unless it is held."""
+        if self._lock >= 0:
+            return
+        lock = self._disk.open(self._directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+        try:
+            self._disk.lock(lock)
+        except OSError:
+            self._disk.close(lock)
+            raise LakeError(f"the lake {self._directory} is written by another process, expected one") from None
+        self._lock = lock
+
+    def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Nothing: the lock is held."""
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                self._disk.close(self._lock)
+            self._lock = -1
+
+
+class ServerLease:
+    """A catalog in PostgreSQL: an advisory lock is held for each transaction, and ends with its connection."""
+
+    file: Path | None = None
+
+    def __init__(self, url: str) -> None:
+        """url: postgresql://USER@HOST/DATABASE; a password may also be where libpq finds it."""
+        timeout = "" if "connect_timeout=" in url else f"{'&' if urlsplit(url).query else '?'}connect_timeout=10"
+        self._url = url + timeout
+        self.target = f"ducklake:postgres:{self._url}"
+        self._attached = False
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Load the extension."""
+        connection.execute(f"LOAD {literal(str(extension('postgres_scanner')))}")
+        self._connection = connection
+
+    def hold(self) -> None:
+        """Connect, unless connected."""
+        if not self._attached:
+            self._connection.execute(f"ATTACH {literal(self._url)} AS lease (TYPE postgres)")
+            self._attached = True
+
+    def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Wait for the lock, at most LOCK_SECONDS."""
+        query = (
+            f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true) AS wait,"
+            f" pg_advisory_xact_lock({_LOCK_NUMBER})::text AS lock, current_setting('lc_messages') AS language"
+        )
+        row = connection.execute(f"SELECT language FROM postgres_query('lease', {literal(query)})").fetchone()
+        if row is None or not _ENGLISH.fullmatch(row[0]):
+            raise LakeError(
+                f"the catalog's server has lc_messages {row and row[0]!r}, expected C: DuckLake finds conflicts in the"
+                " text of errors; ALTER ROLE ... SET lc_messages = 'C'"
+            )
+
+    def close(self) -> None:
+        """Nothing: the lock ends with the transaction."""
+
+
+def redacted(text: str) -> str:
+    """A text without the passwords in its URLs.
+
+    >>> redacted('at "postgresql://baro:secret@db/lake": refused')
+    'at "postgresql://baro:***@db/lake": refused'
+    """
+    return _PASSWORD.sub(r"\1:***@", text)
