@@ -360,6 +360,28 @@ def test_places_without_probes_are_listed_with_their_lines(program, tmp_path, ca
     assert f"line {line_of('int statement')}: statement expression" in out
 
 
+def test_assignments_of_macros_get_no_probes(tmp_path, capsys):
+    """As the timers of miniFE, whose names are not those of the source, or hidden in a block of the macro."""
+    (tmp_path / "clock.h").write_text(
+        "#define TICK() t0 = now();\n#define TOCK(t) t += now() - t0;\n"
+        "#define TIMED(sum, call) { double began = now(); call; double sum = now() - began; total += sum; }\n"
+    )
+    lines = ["double now(void) { return 1.0; }", "int main(int n, char **a) {", "double t0 = 0, t = 0, total = 0;",
+             "int shifted = n;", "TICK(); n += 3; TOCK(t);", "TIMED(t, n = n * 2)", "shifted /* twice */ <<= 1;",
+             "return t + total + shifted + n < 0; }"]  # fmt: skip
+    source = tmp_path / "timed.c"
+    source.write_text('#include "clock.h"\n' + "\n".join(lines))
+    assert instrument(source, "-o", tmp_path / "out", "--list") == 0
+    assert capsys.readouterr().out.count("assignment from a macro") >= 4
+    (tmp_path / "run").mkdir()
+    done = run(compiled(tmp_path / "out" / "timed.c"), BAROGRAPH_FEATURES=str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert features(tmp_path / "run") == {
+        "4:value:t0": 0, "4:value:t": 0, "4:value:total": 0, "5:value:shifted": 1, "6:value:n": 4,
+        "8:value:shifted": 2,
+    }  # fmt: skip
+
+
 def test_statements_after_a_pragma_get_no_probes(tmp_path, capsys):
     lines = ["int main(int n, char **a) {", "int s = 0;", "#pragma omp parallel for \\", "    reduction(+ : s)",
              "for (int i = 0; i < n; i++) s += i;", "  #pragma omp simd", "", "  # pragma GCC ivdep",

@@ -48,6 +48,8 @@ FUNCTIONS: Final = (
     CursorKind.CONVERSION_FUNCTION,
 )
 NOT_ORDINARY: Final = ("constexpr", "consteval", "__global__", "__device__")
+_ASSIGNED: Final = re.compile(rb"(?:\s|/\*.*?\*/)*(?:[-+*/%&|^]|<<|>>)?=(?!=)", re.DOTALL)
+"""What follows a variable that is assigned where it is written."""
 _PRAGMA: Final = re.compile(rb"^[ \t]*(#)[ \t]*pragma(?:[^\n]*\\\r?\n)*[^\n]*(?=\s*(\S))", re.MULTILINE)
 """A pragma with its continuation lines. Groups: its first character, and the first character after it."""
 
@@ -163,13 +165,19 @@ class ProbePlan:
         if cursor.kind is CursorKind.DECL_STMT:
             for variable in cursor.get_children():
                 if variable.kind is CursorKind.VAR_DECL and is_initialised(variable) and is_number(variable):
-                    self._value(cursor, variable.spelling)
+                    written = self._source.startswith(variable.spelling.encode(), variable.location.offset)
+                    self._value(cursor, variable.spelling if written else "")
         elif is_assignment(cursor):
             target = next(cursor.get_children())
             if is_number(target) and all(part.kind in PLAIN_NAMES for part in target.walk_preorder()):
-                self._value(cursor, self._text(target).decode())
+                written = _ASSIGNED.match(self._source, target.extent.end.offset)
+                self._value(cursor, self._text(target).decode(errors="replace").strip() if written else "")
 
     def _value(self, cursor: Cursor, text: str) -> None:
+        """Note a variable after the statement. text: how it is written there; empty if it comes from a macro."""
+        if not text:
+            self._skip(cursor, "assignment from a macro")
+            return
         end = cursor.extent.end.offset
         if self._source[end - 1 : end] != b";":
             rest = self._source[end:].lstrip()
