@@ -170,7 +170,7 @@ class ProbePlan:
         elif is_assignment(cursor):
             target = next(cursor.get_children())
             if is_number(target) and all(part.kind in PLAIN_NAMES for part in target.walk_preorder()):
-                written = _ASSIGNED.match(self._source, target.extent.end.offset)
+                written = _ASSIGNED.match(self._source, target.extent.end.offset) is not None
                 self._value(cursor, self._text(target).decode(errors="replace").strip() if written else "")
 
     def _value(self, cursor: Cursor, text: str) -> None:

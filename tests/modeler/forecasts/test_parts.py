@@ -143,6 +143,10 @@ def test_parts_decide_where_they_have_predicted_larger_scales_better():
     question = Question("solver", 512)
     true = float(np.median([program.run(512)[0] for _ in range(5)]))
     with_parts, without = answer(known, question), answer(unknown, question)
+    names = ("expected_seconds", "lower_seconds", "upper_seconds")
+    for title, one in (("parts and total", with_parts), ("total", without)):
+        print(f"{title:15}", *(f"{one[name]:.3g}" for name in names), one["basis"]["model"].get(PARTS_MODEL, 0.0))
+    print(f"{'true':15} {true:.3g}")
     assert with_parts["basis"]["model"][PARTS_MODEL] > 0.5
     assert abs(np.log(with_parts["expected_seconds"] / true)) < 0.1
     assert abs(np.log(with_parts["expected_seconds"] / true)) < abs(np.log(without["expected_seconds"] / true))
