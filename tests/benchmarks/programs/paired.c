@@ -13,6 +13,8 @@ typedef int barrier_function(MPI_Comm);
 typedef int wait_function(MPI_Request *, MPI_Status *);
 typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int isend_function(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+typedef int bcast_function(void *, int, MPI_Datatype, int, MPI_Comm);
+typedef int reduce_function(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
 typedef int allreduce_function(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 
 static double in = 1, out;
@@ -77,6 +79,29 @@ __attribute__((noinline)) double isends(int through)
     return (now_ns() - start) / calls;
 }
 
+/* Alone it synchronizes nobody. */
+__attribute__((noinline)) double bcasts(int through)
+{
+    bcast_function *volatile function = through ? MPI_Bcast : PMPI_Bcast;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++)
+        function(&in, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    return (now_ns() - start) / calls;
+}
+
+/* Of both calls together, which are one record. */
+__attribute__((noinline)) double reduces(int through)
+{
+    reduce_function *volatile reduce = through ? MPI_Reduce : PMPI_Reduce;
+    bcast_function *volatile bcast = through ? MPI_Bcast : PMPI_Bcast;
+    double start = now_ns();
+    for (int i = 0; i < calls; i++) {
+        reduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+        bcast(&out, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    }
+    return (now_ns() - start) / calls;
+}
+
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -114,6 +139,8 @@ int main(int argc, char **argv)
     compare("Wait", waits, pairs);
     compare("Send", sends, pairs);
     compare("Isend", isends, pairs);
+    compare("Bcast", bcasts, pairs);
+    compare("Pair", reduces, pairs);
     MPI_Finalize();
     return 0;
 }
