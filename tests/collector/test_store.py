@@ -61,6 +61,58 @@ def test_values_of_every_kind_are_read_back_unchanged_and_offsets_are_one_sequen
         assert {name: list(stored[name]) for name in sent} == {name: list(sent[name]) for name in sent}
 
 
+def test_a_file_that_is_mostly_free_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barograph_collector.storage.store.MIN_FREE_BYTES", 2**20)
+    path, day = tmp_path / "log.duckdb", 20_000
+    with Store(path, system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+        numbers = np.random.default_rng(1)
+        for day in range(20_000, 20_004):
+            values = blocks(100_000, store.head) | {"sum_seconds": numbers.random(100_000)}
+            store.commit([entry("blocks", 100_000, values), sites(10, "x")], {"s": day})
+        assert not store.shrink(store.database.journal_mark)
+        assert store.apply_retention(Retention(days=1)) == 2
+        assert store.apply_retention(Retention(bytes=1)) == 1
+        kept = [store.read(table, 0, 100_000).columns for table in ("blocks", "sites")]
+        before, head, marks = path.stat().st_size, store.head, marks_of(store)
+        with store.cursor() as query:
+            assert not store.shrink(store.database.journal_mark)
+            assert query.execute("SELECT count(*) FROM blocks").fetchone() == (100_000,)
+        assert store.shrink(store.database.journal_mark)
+        assert path.stat().st_size < before / 2
+        assert not store.shrink(store.database.journal_mark)
+        for table, columns in zip(("blocks", "sites"), kept, strict=True):
+            found = store.read(table, 0, len(columns["offset"])).columns
+            assert all(list(found[name]) == list(columns[name]) for name in columns)
+        assert (store.head, marks_of(store)) == (head, marks)
+        assert store.commit([sites(1, "y")], {"s": day + 1}) == head + 1
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["log.duckdb", "log.duckdb.journal"]
+    with Store(path) as store:
+        assert store.head == head + 1
+        assert store.read("blocks", 0, 10).rows == 10
+
+
+@pytest.mark.parametrize("name", ["copy_tables", "Disk.rename"])
+def test_a_database_that_cannot_be_written_anew_stays_as_it_is(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("barograph_collector.storage.store.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("barograph_collector.storage.store.FREE_SHARE", 0.0)
+    place = "barograph_collector.storage.store.copy_tables" if name == "copy_tables" else type(SYSTEM.disk)
+    with Store(tmp_path / "log.duckdb") as store:
+        head = store.commit([entry("blocks", 3, blocks(3))], {"s": 1})
+        with monkeypatch.context() as failing:
+            failing.setattr(place, full) if isinstance(place, str) else failing.setattr(place, "rename", full)
+            with pytest.raises(OSError, match="No space left"):
+                store.shrink(store.database.journal_mark)
+        assert store.head == head
+        assert store.read("blocks", 0, 10).rows == 3
+        assert store.shrink(store.database.journal_mark)
+        assert store.read("blocks", 0, 10).rows == 3
+
+
 def test_offsets_and_marks_survive_a_restart(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb") as store:
         assert marks_of(store) == {}

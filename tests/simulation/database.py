@@ -121,6 +121,9 @@ class SimulatedDatabase:
     def drop_days(self, retention: Retention, today: int, upto: int) -> int:
         return 0
 
+    def free_share(self) -> tuple[float, int]:
+        return 0.0, 0
+
     def row_counts(self) -> dict[str, int]:
         return {name: sum(part.num_rows for part in parts) for name, parts in self._tables.rows.items()}
 

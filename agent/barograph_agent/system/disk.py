@@ -144,6 +144,24 @@ class Disk:
             os.fsync(file.fileno())
         part.replace(path)
 
+    def rename(self, path: Path, target: Path) -> None:
+        """Put a file in the place of another one: after a crash or power failure it is the old file or the new."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        path.replace(target)
+        self.sync_directory(target.parent)
+
+    def is_open(self, path: Path) -> bool:
+        """Whether this process has the file open."""
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if descriptor.samefile(path):
+                    return True
+        return False
+
     def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
         """Delete a file."""
         path.unlink(missing_ok=missing_ok)

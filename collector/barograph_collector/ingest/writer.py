@@ -201,6 +201,17 @@ class DatabaseWriter:
         self._counters.table_rows = self._store.database.row_counts()
         if dropped:
             _log.info("dropped the raw rows of %d days", dropped)
+        # Also where nothing was dropped now: a query may have been in the way.
+        self._shrink()
+
+    def _shrink(self) -> None:
+        began = self._monotonic()
+        try:
+            if self._store.shrink(self._number):
+                _log.info("wrote the database anew in %.1f s: most of its file was free", self._monotonic() - began)
+        except (duckdb.Error, StoreError, OSError) as error:
+            _log.warning("cannot write the database anew: %s; its free space is used again", error)
+            self._last = self._last or not self._reopen(self._number)
 
     def _checkpoint(self) -> None:
         began = self._monotonic()

@@ -79,20 +79,20 @@ class Querier:
     @contextlib.contextmanager
     def _cursor(self, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in a read-only transaction that is interrupted after this time."""
-        cursor, done = self._store.cursor(), threading.Event()
-        timer = threading.Thread(
-            target=self._interrupt_at, args=(cursor, CLOCK.monotonic() + seconds, done), daemon=True
-        )
-        timer.start()
-        try:
-            if self._stopping:
-                raise duckdb.InterruptException
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            yield cursor
-        finally:
-            done.set()
-            timer.join()
-            cursor.close()
+        done = threading.Event()
+        with self._store.cursor() as cursor:
+            timer = threading.Thread(
+                target=self._interrupt_at, args=(cursor, CLOCK.monotonic() + seconds, done), daemon=True
+            )
+            timer.start()
+            try:
+                if self._stopping:
+                    raise duckdb.InterruptException
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor
+            finally:
+                done.set()
+                timer.join()
 
     def _interrupt_at(self, cursor: duckdb.DuckDBPyConnection, deadline: float, done: threading.Event) -> None:
         """Interrupt at the deadline, repeatedly: an interrupt between two statements has no effect."""

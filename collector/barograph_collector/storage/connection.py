@@ -48,6 +48,19 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def copy_tables(path: Path, target: Path) -> None:
+    """Copy all tables of a file that nobody has open to a new file, in the order of their rows. Raises duckdb.Error."""
+    config = {name: value for name, value in _CONFIG.items() if name != "enable_external_access"}
+    with duckdb.connect(config=config) as connection:
+        for file, name, mode in ((path, "old", "READ_ONLY"), (target, "new", "READ_WRITE")):
+            quoted = str(file).replace("'", "''")
+            connection.execute(f"ATTACH '{quoted}' AS {name} ({mode})")
+        query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'old'"
+        for (table,) in connection.execute(query).fetchall():
+            connection.execute(f'CREATE TABLE new."{table}" AS SELECT * FROM old."{table}"')
+        connection.execute("CHECKPOINT new")
+
+
 @contextlib.contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Commit at the end of the block; roll back where it raises."""

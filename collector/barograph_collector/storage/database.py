@@ -143,6 +143,11 @@ class Database:
         )
         return block_size * (blocks - self._one(f"SELECT count(DISTINCT block) FROM ({segments}) WHERE block >= 0"))
 
+    def free_share(self) -> tuple[float, int]:
+        """The share of the file that nothing uses, and its size in bytes. Raises duckdb.Error."""
+        row = self._row("SELECT block_size, total_blocks, free_blocks FROM pragma_database_size()")
+        return row[2] / max(row[1], 1), row[0] * row[2]
+
     def row_counts(self) -> dict[str, int]:
         """The approximate number of rows in each table of the log."""
         query = "SELECT table_name, estimated_size FROM duckdb_tables()"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import duckdb
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.system import SYSTEM, System
-from barograph_collector.storage.connection import StoreError, StoreHeld, first_line
+from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, first_line
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
 from barograph_collector.storage.layout import JOURNAL
@@ -33,6 +33,9 @@ LOG: Final = "log.duckdb"
 """The database in the collector's state directory."""
 JOURNAL_FOLDER: Final = f"{LOG}.journal"
 """The directory of its journal. A checkpoint and a backup need its lock: one of them waits."""
+FREE_SHARE: Final = 0.5
+MIN_FREE_BYTES: Final = 2**26
+"""The file is written anew if this share of it, and so many bytes, are free."""
 REPLAY_ROWS: Final = 100_000
 _FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
 _log = logging.getLogger(__name__)
@@ -58,7 +61,10 @@ class Store:
         """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
         folder = path.with_name(f"{path.name}.journal")
         self._hold = partial(system.disk.locked, folder)
+        self._disk = system.disk
         self._swap = system.threads.lock()
+        self._cursors = 0
+        """Open ones. Closing the database under one would end a query by an error that is not DuckDB's."""
         self.unusable = system.threads.event()
         self._open_database = open_database
         try:
@@ -131,9 +137,18 @@ class Store:
                 return self.database.pages.read_round(news, head, limit)
         return upto, found
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A new connection to the same database, for one thread; the caller closes it."""
-        return self.database.cursor()
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A new connection to the same database, for one thread, closed at the end of the block."""
+        with self._swap:
+            cursor = self.database.cursor()
+            self._cursors += 1
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+            with self._swap:
+                self._cursors -= 1
 
     def checkpoint(self) -> None:
         """Checkpoint the database, and delete from the journal what is in it.
@@ -152,6 +167,37 @@ class Store:
         retention = replace(retention, days=0) if self.calendar.held else retention
         with self._hold():
             return self.database.drop_days(retention, today, self.published)
+
+    def shrink(self, last: int) -> bool:
+        """Write the database anew if most of its file is free, and open it again; whether it was written.
+
+        Not while a query runs; reads wait, acknowledgements do not. last: the number of the last journal message in the
+        database. After a crash the file is the old one or the new one. Raises OSError, StoreError and duckdb.Error,
+        after which `reopen` is needed.
+        """
+        share, free = self.database.free_share()
+        if share < FREE_SHARE or free < MIN_FREE_BYTES:
+            return False
+        target = self.path.with_name(f"{self.path.name}.new")
+        wal = self.path.with_name(f"{self.path.name}.wal")
+        with self._swap:
+            if self._cursors:
+                return False
+            self.checkpoint()
+            self.database.close()
+            try:
+                for part in (target, target.with_name(f"{target.name}.wal")):
+                    self._disk.unlink(part, missing_ok=True)
+                # Whoever has the old file open would go on with it; a write-ahead log belongs to it.
+                if self._disk.is_open(self.path) or self._disk.exists(wal):
+                    return False
+                copy_tables(self.path, target)
+                self._disk.rename(target, self.path)
+            finally:
+                self.database = self._open()
+                self._replay(last)
+                self.tail.settle(self.database.head, self.database.heads)
+        return True
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.
