@@ -69,7 +69,7 @@ def draw(
     return NodeSeries(np.maximum(np.round(own / TICK), 1) * TICK, slow, onset)
 
 
-def alarms(series: NodeSeries, alpha: float = ALPHA / 8, margin: float = MARGIN) -> tuple[int, tuple[str, ...]]:
+def alarms(series: NodeSeries, alpha: float = ALPHA / 16, margin: float = MARGIN) -> tuple[int, tuple[str, ...]]:
     """The span with which the first alarm is raised, and the names; -1 and none without one."""
     test = NodeTest(alpha, margin, JobNodes(series.own.shape[1]))
     for i, own in enumerate(series.own):
@@ -81,9 +81,7 @@ def alarms(series: NodeSeries, alpha: float = ALPHA / 8, margin: float = MARGIN)
     return -1, ()
 
 
-def always_alarms(
-    rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0, alpha: float = ALPHA / 8
-) -> bool:
+def always_alarms(rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0) -> bool:
     """Whether one more run of a program that divides its work unevenly has a node that is slow from the begin.
 
     runs: healthy ones before it, on other nodes, which differ by NODES. factor: of the work of the most loaded node of
@@ -100,7 +98,7 @@ def always_alarms(
     for _ in range(runs):
         logs = np.log(own(50)[:, 1:].mean(axis=0))
         excesses.append(float(logs.max() - np.median(logs)))
-    test = NodeTest(ALPHA / 8, MARGIN, JobNodes(nodes, "n0", tuple(excesses)))
+    test = NodeTest(ALPHA / 16, MARGIN, JobNodes(nodes, "n0", tuple(excesses)))
     last = own(50)
     last[:, 1 + int(last[:, 1:].mean(axis=0).argmax())] *= factor
     for i, row in enumerate(last):

@@ -1,5 +1,6 @@
-/* steps SECONDS MICROSECONDS HALO BYTES - a program in steps, until so many seconds have passed on rank 0: each
- * rank sleeps for its work, exchanges HALO bytes with the ranks before and after it, and all reduce BYTES bytes.
+/* steps SECONDS MICROSECONDS HALO BYTES [STEPS] - a program in steps, until so many seconds have passed on rank 0, or
+ * so many steps are done: a run of fewer steps is other work. In each, a rank sleeps for its work, exchanges HALO bytes
+ * with the ranks before and after it, and all reduce BYTES bytes.
  *
  * $STEPS_CONTROL is a file of one double per rank, which others may write at any time: the factor on this rank's work.
  * It is no argument, because inputs of another content are other work. */
@@ -21,8 +22,9 @@ static double now(void)
 int main(int argc, char **argv)
 {
     int rank, size, halo, bytes, go_on = 1;
-    if (argc != 5)
+    if (argc < 5 || argc > 6)
         return 2;
+    long steps = argc > 5 ? atol(argv[5]) : 0, done = 0;
     double seconds = atof(argv[1]), microseconds = atof(argv[2]);
     halo = atoi(argv[3]);
     bytes = atoi(argv[4]);
@@ -44,7 +46,8 @@ int main(int argc, char **argv)
             MPI_Sendrecv(out, halo, MPI_CHAR, after, 0, in, halo, MPI_CHAR, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Sendrecv(out, halo, MPI_CHAR, before, 1, in, halo, MPI_CHAR, after, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
-        mine[0] = rank == 0 && now() - began >= seconds;
+        done++;
+        mine[0] = rank == 0 && (steps ? done >= steps : now() - began >= seconds);
         MPI_Allreduce(mine, all, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         go_on = !all[0];
     }
