@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -89,6 +90,45 @@ def test_a_file_that_is_mostly_free_is_written_anew(tmp_path: Path, monkeypatch:
     with Store(path) as store:
         assert store.head == head + 1
         assert store.read("blocks", 0, 10).rows == 10
+
+
+SHRINK_FOREVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from barograph_collector.storage import store as module
+from barograph_collector.storage.store import Store
+from helpers.lakes import entry
+from helpers.log import blocks
+module.FREE_SHARE = module.MIN_FREE_BYTES = 0
+with Store(Path(sys.argv[1])) as store:
+    for number in range(10**6):
+        head = store.commit([entry("blocks", 100, blocks(100, store.head))], {"s": store.head + 1})
+        print(head, flush=True)
+        assert store.shrink(0)
+"""
+
+
+@pytest.mark.process
+def test_a_kill_while_the_database_is_written_anew_loses_nothing(tmp_path: Path) -> None:
+    path, chance, head = tmp_path / "log.duckdb", random.Random(2), 0
+    for _ in range(12):
+        command = [sys.executable, "-c", SHRINK_FOREVER, str(path), str(Path(__file__).parents[1])]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            printed = process.stdout.readline()
+            time.sleep(chance.uniform(0.0, 1.0))
+            process.kill()
+            lines = (printed + process.stdout.read()).splitlines(keepends=True)
+        # The last line may be cut; a commit may be there whose line is not.
+        head = max(head, *(int(line) for line in lines if line.endswith("\n")))
+        with Store(path) as store:
+            assert store.head in (head, head + 100)
+            head = store.head
+            with store.cursor() as log:
+                query = 'SELECT count(*), count(DISTINCT "offset"), max("offset") FROM blocks'
+                assert log.execute(query).fetchone() == (head, head, head)
+    assert head > 2000
 
 
 @pytest.mark.parametrize("name", ["copy_tables", "Disk.rename"])

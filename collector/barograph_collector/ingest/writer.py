@@ -209,6 +209,8 @@ class DatabaseWriter:
         try:
             if self._store.shrink(self._number):
                 _log.info("wrote the database anew in %.1f s: most of its file was free", self._monotonic() - began)
+        except BlockingIOError:
+            return  # a backup is made: after the next checkpoint
         except (duckdb.Error, StoreError, OSError) as error:
             _log.warning("cannot write the database anew: %s; its free space is used again", error)
             self._last = self._last or not self._reopen(self._number)

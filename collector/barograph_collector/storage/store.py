@@ -180,10 +180,10 @@ class Store:
             return False
         target = self.path.with_name(f"{self.path.name}.new")
         wal = self.path.with_name(f"{self.path.name}.wal")
-        with self._swap:
+        with self._swap, self._hold():
             if self._cursors:
                 return False
-            self.checkpoint()
+            self.database.checkpoint()
             self.database.close()
             try:
                 for part in (target, target.with_name(f"{target.name}.wal")):
