@@ -13,9 +13,10 @@ import pytest
 from barograph_agent.protocol import wire
 from barograph_collector.client.log_reader import LogReader, ReadRefused
 from barograph_collector.net.requests import QUERIES_WAITING, REQUESTS_OF_ONE
-from barograph_collector.query.sql import THREADS
+from barograph_collector.query.sql import THREADS, Querier
 from barograph_collector.server import Collector
 from barograph_collector.storage.pages import READ_BYTES
+from barograph_collector.storage.store import Store
 from helpers.log import Producer, blocks, collector_on
 
 # More than any machine does in the time of a test; the limit on the result is no help, for it counts.
@@ -124,3 +125,13 @@ def test_more_queries_than_can_wait_are_refused_at_once(collector: Collector) ->
         for request in range(THREADS + 1):  # so many of all these may be at work, and wait no longer
             last.send(wire.Sql(request, ENDLESS, 1, 60.0))
         assert last.receive(wire.Result).error == "too many of its kind are waiting, ask again later"
+
+
+def test_a_query_whose_database_is_closed_under_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*words: object) -> None:
+        raise RuntimeError("bad_weak_ptr")
+
+    monkeypatch.setattr(Querier, "_select", closed)
+    with Store(tmp_path / "log.duckdb") as store:
+        answer = Querier(store, lambda: None).answer(wire.Sql(1, "SELECT 1"))
+    assert "ask again" in answer.error

@@ -63,6 +63,9 @@ class Querier:
         except duckdb.Error as error:
             self._store.note_error(error)
             return refused(query, str(error))
+        except RuntimeError as error:
+            # DuckDB's for a connection whose database was closed under it, as by `Store.reopen`.
+            return refused(query, f"the database was opened again meanwhile ({error}): ask again")
         rows = found.slice(0, limit)
         stream = _to_stream(rows)
         if len(stream) > READ_BYTES:

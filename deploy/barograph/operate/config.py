@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ SECTIONS: Final[Sequence[type[Section]]] = (
     PageSettings,
     AgentSettings,
 )
+_PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]*@")
 Effective = dict[str, dict[str, Value]]
 
 
@@ -49,6 +51,15 @@ def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
             table = found.setdefault(f'{APPLICATIONS}."{app}"', {})
             table |= {name: Value(value, str(file)) for name, value in own.items()}
     return found
+
+
+def hidden(text: str) -> str:
+    """A setting without the password of an address.
+
+    >>> hidden("postgresql://baro:secret@db/lake")
+    'postgresql://baro:***@db/lake'
+    """
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def show(options: argparse.Namespace) -> None:
@@ -69,7 +80,7 @@ def show(options: argparse.Namespace) -> None:
         for column in ("key", "value", "from"):
             table.add_column(column)
         for name, value in values.items():
-            text = "-" if value.value in (None, ()) else as_text(value.value)
+            text = "-" if value.value in (None, ()) else hidden(as_text(value.value))
             style = "dim" if value.origin == "default" else ""
             table.add_row(*map(Text, (name, text, value.origin)), style=style)
         console.print(table)
@@ -87,6 +98,8 @@ def _plain(value: Any) -> Any:
     match value:
         case Path() | (str(), int()):  # a path, or an address and its port
             return as_text(value)
+        case str():
+            return hidden(value)
     return value
 
 
