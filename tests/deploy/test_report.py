@@ -121,7 +121,7 @@ def test_the_number_of_ranks_to_predict_is_an_option(service, tmp_path):
 
 
 def test_a_job_has_its_verdict_its_classes_and_the_late_node(slow_job):
-    assert re.search(r"^Job lab/26\.0\.0 .* Slow: 1\.\d\dx its history since .*n3", slow_job.text)
+    assert re.search(r"^Job lab/26\.0\.0 .* Slow: 1\.\d\dx its (history|pace before) since .*n3", slow_job.text)
     assert re.search(r"It took [\d.]+ s, outside of the [\d.]+ s to [\d.]+ s that were predicted", slow_job.text)
     assert re.search(
         r"A 9\d\.?\d* % 400 [\d.]+ [\d.]+ to [\d.]+ Allreduce Grid<double>:: ?relax\(\) norm", slow_job.text
