@@ -20,6 +20,10 @@ from barograph_alerts.detection.node_test import (
 )
 from barograph_alerts.job.verdict import sentence
 from barograph_alerts.studies.node_series import alarms, draw
+from barograph_modeler.pace.pace import Pace
+from barograph_modeler.pace.progress import fit_progress
+from barograph_modeler.pace.timeline import Timeline
+from barograph_modeler.pace.windows import Window
 
 SECONDS = 2.0
 ONSET = 15
@@ -34,6 +38,12 @@ def spans(count: int, nodes: int, work: Work, classes: Callable[[int], dict[int,
     for i in range(count):
         own = {f"n{k}": work(i, k) * float(rng.lognormal(0, 0.01)) for k in range(nodes)}
         yield NodeSpan(SECONDS * i, SECONDS * (i + 1), own, own, max(own.values()) + 20, classes(i))
+
+
+def windows(seconds: list[float]) -> list[Window]:
+    """Windows of 10 intervals that took so many seconds."""
+    ends = np.cumsum(seconds).tolist()
+    return [Window({1: 10}, {1: one}, end - one, end) for one, end in zip(seconds, ends, strict=True)]
 
 
 def judged(*args, **kwargs) -> Evidence:
@@ -94,6 +104,28 @@ def test_a_node_whose_rows_are_missing_is_neither_slow_nor_usual():
         there = {name: value for name, value in span.most.items() if name != "n3" or i % 3 == 0}
         evidence.add_nodes(span._replace(most=there, mean=there))
     assert evidence.slow_nodes == ("n1",)
+
+
+@pytest.mark.parametrize(("history", "is_named"), [([1.0] * 60, True), ([1.0] * 30 + [1.2] * 30, False)])
+def test_where_earlier_runs_took_as_long_from_there_the_program_divides_its_work_otherwise(history, is_named):
+    """The windows and spans of a job in which a node has 20 % more from the middle on."""
+    timelines = [Timeline(), Timeline()]
+    for timeline in timelines:
+        timeline.add(windows(history))
+    progress = fit_progress(timelines)
+    residuals = np.zeros(20)
+    pace = Pace(2, 120, 1.0, 0.01, {1: 0.1}, residuals, progress)
+    evidence = Evidence(pace, nodes=JobNodes(8))
+    own = iter(windows([1.0] * 30 + [1.2] * 30))
+    for span in spans(32, 8, lambda i, k: 120 if k == 1 and i >= 15 else 100):
+        for window in own:
+            evidence.add(window)
+            if window.ended_at >= span.ended_at:
+                break
+        evidence.add_nodes(span)
+        if evidence.alarms:
+            break
+    assert evidence.slow_nodes == (("n1",) if is_named else ())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
@@ -24,6 +25,8 @@ MINIMUM_RESIDUALS: Final = 20
 RECOVERED: Final = 5
 """An alarm ends after this many consecutive windows that are nearer to the reference than to the slowdown."""
 
+PASSED: Final = 256
+"""Newest windows whose time is compared with that of earlier runs at the same progress."""
 NODES: Final = "its pace before"
 """Basis of the test of nodes."""
 WHOLE_RUN: Final = ("its runtimes", "scaling")
@@ -69,6 +72,8 @@ class Evidence:
         if pace is not None and pace.progress is not None:
             # A quarter of its share is for the tolerance, as with `Level`.
             self._delay = DelayTest(pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16))
+        self._passed: deque[tuple[float, float, float]] = deque(maxlen=PASSED)
+        """Ends of the newest windows, their actual seconds, and those of earlier runs at the same progress."""
         self._baseline = Baseline(pace.means if pace is not None and usable else {})
         history = self._level.p_value if self._level is not None else None
         several = nodes.number > 1
@@ -193,6 +198,8 @@ class Evidence:
         change = self._change.add(window, disturbed=self.open is not None)
         if self._delay is not None:
             self._delay.add(window)
+            if (passed := self._delay.ratio) is not None:
+                self._passed.append((window.ended_at, passed.actual_seconds, passed.expected_seconds))
         ratio = level or change or (self._delay.ratio if self._delay is not None else None)
         if ratio is not None:
             self.windows += 1
@@ -223,7 +230,8 @@ class Evidence:
     def _judge_nodes(self, test: NodeTest, now: float) -> None:
         alarm = self.open
         if alarm is None and test.score > 1 and (slow := test.slow()) is not None:
-            self._raise_by_nodes(test, slow, NODES, now)
+            if not self._is_usual_since(slow.started_at):
+                self._raise_by_nodes(test, slow, NODES, now)
         elif alarm is None and test.score > 1 and (slow := test.always_slow(self.whole_slowdown)) is not None:
             # Its history is all that there is to compare it with: the nodes were never faster.
             self._raise_by_nodes(test, slow, "its history", now)
@@ -233,6 +241,15 @@ class Evidence:
                 self._close(alarm, test.recovered_at)
             elif (slow := test.slow()) is not None:
                 alarm.score, alarm.slowdown = max(alarm.score, test.score), slow.slowdown
+
+    def _is_usual_since(self, at: float) -> bool:
+        """Whether earlier runs took as long at the same progress: programs may divide their work otherwise from there.
+
+        False where that is not known.
+        """
+        since = [passed for passed in self._passed if passed[0] > at]
+        expected = math.fsum(usual for _, _, usual in since)
+        return expected > 0 and math.fsum(actual for _, actual, _ in since) < (1 + self._margin) * expected
 
     def _raise_by_nodes(self, test: NodeTest, slow: SlowNodes, basis: Basis, now: float) -> None:
         alarm = Alarm("slow", basis, slow.started_at, now, slow.slowdown, test.score)
