@@ -147,7 +147,7 @@ class JobMonitor:
         """Test the nodes of a job on several, with what the job did meanwhile."""
         if self._windows is None or not span.exact or len(span.members) < 2:
             return
-        members = [one for one in span.members if one.own_seconds > 0]
+        members = [one for one in span.members if min(one.own_seconds, one.most_seconds) > 0]
         most, mean = (
             {one.name: seconds / one.syncs for one, seconds in zip(members, found, strict=True)}
             for found in ([one.most_seconds for one in members], [one.own_seconds for one in members])
