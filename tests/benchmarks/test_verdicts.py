@@ -62,6 +62,7 @@ def table() -> Iterator[list[str]]:
         applications.ico_foam,
         applications.gerris,
         applications.esys_particle,
+        applications.examl,
     ],
 )
 def test_only_a_disturbed_run_of_an_application_is_called_slow(

@@ -7,12 +7,13 @@ ranks on two quiet cores 15 to 60 s.
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,39 @@ def esys_particle(ranks: int) -> Application:
     """ESyS-Particle: grains that fall. A rank tells the others what to do."""
     files = {"fall.py": GRAINS.format(ranks=ranks - 1)}
     return _debian("esys-particle", ranks, ["/usr/bin/esysparticle", "fall.py"], files)
+
+
+def examl(ranks: int) -> Application:
+    """ExaML: likelihoods of trees, which ranks sum up by a Reduce and a Bcast; of sequences that are made up."""
+    setup = [
+        ["/usr/bin/raxmlHPC", "-y", "-m", "GTRCAT", "-p", "1", "-s", "species.phy", "-n", "start"],
+        ["/usr/bin/parse-examl", "-s", "species.phy", "-n", "species", "-m", "DNA"],
+    ]
+    program = [
+        "/usr/bin/examl",
+        "-t",
+        "RAxML_parsimonyTree.start",
+        "-m",
+        "GAMMA",
+        "-s",
+        "species.binary",
+        "-n",
+        "found",
+    ]
+    files = {"species.phy": _species(36, 12000)}
+    made = _debian("examl", ranks, program, files, setup=setup, needs={"/usr/bin/raxmlHPC": "raxml"})
+    # It refuses to write to files that are there.
+    again = ["/bin/sh", "-c", 'rm -f ExaML_*; exec "$@"', "sh"]
+    return replace(made, command=[*again, *made.command])
+
+
+def _species(count: int, length: int) -> str:
+    """Sequences in the form of PHYLIP: each is one of those before, changed at 8 % of its places."""
+    rng = random.Random(2)
+    found = [[rng.choice("ACGT") for _ in range(length)]]
+    while len(found) < count:
+        found.append([rng.choice("ACGT") if rng.random() < 0.08 else base for base in rng.choice(found)])
+    return f"{count} {length}\n" + "".join(f"t{i} {''.join(bases)}\n" for i, bases in enumerate(found))
 
 
 def _debian(
