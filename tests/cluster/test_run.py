@@ -20,7 +20,7 @@ from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster
 from helpers.log import wait_until
 from helpers.mpi import Mpi
 
-pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(600)]
 
 MICROSECONDS = 20_000
 
@@ -85,7 +85,16 @@ def start(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str
         environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
         words = ["-launcher", "ssh", "-launcher-exec", made.root / "enter", "-hosts", ",".join(hosts), "-ppn", "2",
                  "-iface", "eth0"]  # fmt: skip
-    program = [made.root / f"steps-{mpi.name}", seconds, MICROSECONDS, 1000, 8, control]
+    # Open MPI passes on what Barograph needs unless the command says what else to pass on.
+    program = [
+        "/usr/bin/env",
+        f"STEPS_CONTROL={control}",
+        made.root / f"steps-{mpi.name}",
+        seconds,
+        MICROSECONDS,
+        1000,
+        8,
+    ]
     command = [python, "-m", "barograph", "run", "--", mpi.mpiexec, *words, "-n", ranks, *program]
     return Run(
         subprocess.Popen(
