@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,12 @@ def test_a_slow_node_is_named_in_alarm_page_metric_and_at_the_end_of_the_output(
     onset = slurm.slow(2, FACTOR)
     wait_until(lambda: blamed(nodes, f"lab/{job}.0.0") == ["n3"], "the metric names n3", SECONDS - ONSET, every=0.5)
     output = slurm.end(job)
-    (last,) = (row for row in nodes.rows("scores", job) if row["final"])
+    wait_until(lambda: "barograph" in slurm.output(job), f"the verdict is in the output\n{output}")
+    # The sidecar has it as soon as it is durable; the log shows it when it is in the database.
+    wait_until(lambda: final(nodes, job), "the verdict is in the log", every=0.3)
+    last = final(nodes, job)[-1]
     assert (last["state"], json.loads(last["members"])) == ("slow", ["n3"]), last["sentence"]
     assert last["onset_at"] == pytest.approx(onset, abs=2.5)
-    wait_until(lambda: "barograph" in slurm.output(job), f"the verdict is in the output\n{output}")
     print(f"\n{slurm.output(job)}")
     assert slurm.output(job) == f"begin\nend\nbarograph: lab/{job}.0.0: {last['sentence']}\n"
 
@@ -74,6 +77,11 @@ def test_a_slow_node_is_named_in_alarm_page_metric_and_at_the_end_of_the_output(
             assert "n3" in fetch(nodes, f"http://{PAGE}/job/lab/{job}.0.0")
         finally:
             page.terminate()
+
+
+def final(made: Cluster, job: str) -> list[dict[str, Any]]:
+    """The final scores of a job."""
+    return [row for row in made.rows("scores", job) if row["final"]]
 
 
 def blamed(made: Cluster, job: str) -> list[str]:
