@@ -165,10 +165,8 @@ class Contents:
     def _content(self, file: int, changed_before: float, most_bytes: float = math.inf) -> Content:
         before = self._disk.status(file)
         size = before.st_size
-        if before.st_mtime >= changed_before:
-            return Content("", size, "written since the program started")
-        if (before.st_dev, before.st_ino) in self.outputs or size > most_bytes:
-            return Content("", size, "written by a process" if size <= most_bytes else f"more than {most_bytes} bytes")
+        if trouble := self._trouble(before, changed_before, most_bytes):
+            return Content("", size, trouble)
         planned = sum(length for _, length in parts(size))
         if planned > self._left:
             return Content("", size, f"not read: more than {TOTAL_BYTES // 2**20} MB in all files")
@@ -188,6 +186,14 @@ class Contents:
         if self._clock.now() - max(before.st_mtime, before.st_ctime) > SETTLED_SECONDS:
             known[name], self._learned = digest, True
         return Content(digest, size)
+
+    def _trouble(self, status: os.stat_result, changed_before: float, most_bytes: float) -> str:
+        """Why a file is not read; empty if it is."""
+        if status.st_mtime >= changed_before:
+            return "written since the program started"
+        if status.st_size > most_bytes:
+            return f"more than {most_bytes} bytes"
+        return "written by a process" if (status.st_dev, status.st_ino) in self.outputs else ""
 
     def _update(self, update: Callable[[bytes], None], file: int, at: int, length: int) -> None:
         while length > 0:
