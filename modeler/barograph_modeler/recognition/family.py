@@ -90,8 +90,6 @@ class Relevance:
         self.agreed: Counter[str] = Counter()
         self.doubted: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Features and their values of runs that were slow or fast, the latest last."""
-        self._slow: set[str] = set()
-        """Features of these values: the next such run that differs in one takes agreements back."""
         self.unlike: Counter[str] = Counter()
         """How often runs that differed in it communicated differently."""
         self.mattered: set[str] = set()
@@ -124,11 +122,10 @@ class Relevance:
 
     def doubt(self, features: Collection[str], request: Request) -> None:
         """A run of this request, which was slow or fast, differed in these features."""
+        self._take_back({one for one, _ in self.doubted}.intersection(features))
         for one in request.features:
             if one[0] in features:
                 lru.store(self.doubted, one, None, FEATURES)
-        self._take_back(self._slow.intersection(features))
-        self._slow = {one for one, _ in self.doubted}
 
     def _take_back(self, features: Iterable[str]) -> None:
         for one in features:
@@ -143,7 +140,6 @@ class Relevance:
         for one in features:
             self.agreed[one], self.unlike[one] = (0 if matter else AGREED), 0
         self.doubted = OrderedDict((one, None) for one in self.doubted if one[0] not in features)
-        self._slow = {one for one, _ in self.doubted}
         self.mattered = self.mattered | set(features) if matter else self.mattered - set(features)
 
     def disagree(self, features: Collection[str]) -> None:
