@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -109,10 +109,6 @@ class Batch:
         wait_until(lambda: job not in self.run("squeue", "--noheader", "--format=%A").split(), "it ends", every=0.5)
         wait_until(self._is_up, f"all nodes are idle\n{self.output(job)}", every=0.5)
         return self.output(job)
-
-    def wait_for(self, condition: Callable[[], bool], what: str, job: str) -> None:
-        """Wait for something while a job runs."""
-        wait_until(condition, f"{what}\n{self.output(job)}", every=0.3)
 
     def close(self) -> None:
         """End all daemons."""
