@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from helpers import mpi as mpis
-from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster
+from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster, write_control
 from helpers.log import wait_until
 from helpers.mpi import Mpi
 
@@ -65,7 +64,7 @@ def start(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str
     """The program of steps under `barograph run` on the head node, with two ranks on each of the hosts."""
     ranks = 2 * len(hosts)
     control = made.root / f"control-{ranks}"
-    control.write_bytes(struct.pack(f"{ranks}d", *[1.0] * ranks))
+    write_control(control, ranks)
     hooks = dict(line.split("=", 1) for line in (made.root / "etc/hooks.conf").read_text().splitlines())
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from helpers.cluster import ENDPOINT, HEAD, Cluster
+from helpers.cluster import ENDPOINT, HEAD, Cluster, slow, write_control
 from helpers.log import wait_until
 from helpers.mpi import REPOSITORY, missing
 from helpers.slurm import USER, configure, interpreter
@@ -84,7 +83,7 @@ class Batch:
 
     def submit(self, script: str, ranks: int, *options: str) -> str:
         """Submit a script with a control file for the ranks of `programs/steps.c`; returns the job's id."""
-        self.control.write_bytes(struct.pack(f"{ranks}d", *[1.0] * ranks))
+        write_control(self.control, ranks)
         path = self.work / f"{time.monotonic_ns()}.sh"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
@@ -94,10 +93,7 @@ class Batch:
 
     def slow(self, rank: int, factor: float) -> float:
         """Multiply the work of a rank from now on; returns the time, Unix seconds."""
-        with self.control.open("r+b") as file:
-            file.seek(8 * rank)
-            file.write(struct.pack("d", factor))
-        return time.time()
+        return slow(self.control, [rank], factor)
 
     def output(self, job: str) -> str:
         """What a job has printed so far."""

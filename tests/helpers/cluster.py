@@ -134,6 +134,20 @@ def _child(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
+def write_control(path: Path, ranks: int) -> None:
+    """Write the control file of `programs/steps.c`: no rank is slow."""
+    path.write_bytes(struct.pack(f"{ranks}d", *[1.0] * ranks))
+
+
+def slow(control: Path, ranks: Sequence[int], factor: float) -> float:
+    """Multiply the work of these ranks from now on; returns the time, Unix seconds."""
+    with control.open("r+b") as file:
+        for rank in ranks:
+            file.seek(8 * rank)
+            file.write(struct.pack("d", factor))
+    return time.time()
+
+
 @dataclass
 class Job:
     """A job on nodes of the cluster. id: as the batch system has it."""
@@ -147,11 +161,7 @@ class Job:
 
     def slow(self, ranks: Sequence[int], factor: float) -> float:
         """Multiply the work of these ranks from now on; returns the time, Unix seconds."""
-        with self.control.open("r+b") as file:
-            for rank in ranks:
-                file.seek(8 * rank)
-                file.write(struct.pack("d", factor))
-        return time.time()
+        return slow(self.control, ranks, factor)
 
 
 class Cluster:
@@ -269,7 +279,7 @@ class Cluster:
         job, on = str(self._jobs), list(nodes or self.names)
         control = self.root / "control"
         ranks = per_node * len(on)
-        control.write_bytes(struct.pack(f"{ranks}d", *[1.0] * ranks))
+        write_control(control, ranks)
         variables = self._variables(job, on)
         for name in on:
             self._hook(name, "prolog", variables)
