@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from barograph_agent import shim
+from barograph_agent.sidecar import earlier
 from barograph_agent.sidecar.companion import LINGER_SECONDS, Companion, begin
 from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, load_plan, save
 from barograph_agent.system.clock import CLOCK
@@ -196,6 +197,38 @@ def test_the_successor_of_a_killed_companion_goes_on(remote: Remote, collector: 
     serve(second, lambda: not second.programs, "everything is delivered")
     assert sum(row["count"] for row in rows(collector, "blocks")) == 60
     assert len(rows(collector, "jobs")) == 1
+
+
+def test_the_companion_of_the_next_program_continues_its_worlds_and_counts(
+    remote: Remote, collector: Collector
+) -> None:
+    for count in (40, 30):
+        shim_ = remote.ring(0)
+        companion = remote.companion()
+        put(shim_, count)
+        serve(companion, lambda count=count: rows(collector, "blocks")[-1:], "there are intervals")
+        remote.end()
+        serve(companion, lambda companion=companion: not companion.programs, "everything is delivered")
+        assert not remote.rings.exists()
+        remote.rings.mkdir()
+        remote.process = subprocess.Popen(["sleep", "1000"])
+    counts = dict.fromkeys((0, 1), 0)
+    for row in rows(collector, "blocks"):
+        counts[row["world"]] += row["count"]
+    assert counts == {0: 40, 1: 30}
+    reported = [(row["ended"], row["ranks"], row["intervals"]) for row in rows(collector, "nodes")]
+    assert [one for one in reported if one[0]] == [(1, 1, 40), (1, 1, 70)]
+    assert reported[2][2] >= 40  # the second one's begin, which replaces the row of the first
+    assert len(rows(collector, "jobs")) == 1
+
+
+def test_what_companions_leave_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(earlier, "MAX_FILES", 3)
+    for run in range(6):
+        rings = tmp_path / f"run-{run}"
+        earlier.leave(rings, earlier.Earlier(worlds=run))
+        os.utime(earlier.path_of(rings), (run, run))
+    assert [earlier.load(tmp_path / f"run-{run}").worlds for run in range(6)] == [0, 0, 0, 3, 4, 5]
 
 
 def test_one_without_a_rank_ends_with_the_processes_of_the_run(remote: Remote) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -60,8 +61,13 @@ def compiled(made: Cluster, name: str) -> Mpi:
     return found
 
 
-def start(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str = sys.executable) -> Run:
-    """The program of steps under `barograph run` on the head node, with two ranks on each of the hosts."""
+def start(
+    made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str = sys.executable, programs: int = 1
+) -> Run:
+    """The program of steps under `barograph run` on the head node, with two ranks on each of the hosts.
+
+    programs: how often, one after the other, with 3 s between.
+    """
     ranks = 2 * len(hosts)
     control = made.root / f"control-{ranks}"
     write_control(control, ranks)
@@ -94,7 +100,11 @@ def start(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str
         1000,
         8,
     ]
-    command = [python, "-m", "barograph", "run", "--", mpi.mpiexec, *words, "-n", ranks, *program]
+    launcher = [mpi.mpiexec, *words, "-n", ranks, *program]
+    if programs > 1:
+        each = " && sleep 3 && ".join([shlex.join(map(str, launcher))] * programs)
+        launcher = ["/bin/sh", "-c", each]
+    command = [python, "-m", "barograph", "run", "--", *launcher]
     return Run(
         subprocess.Popen(
             made.nodes["head"].command(*map(str, command)),
@@ -131,7 +141,7 @@ def assert_nothing_left(made: Cluster, hosts: list[str]) -> None:
 
 @pytest.mark.parametrize("hosts", [["n1", "n2", "n3"], ["head", "n1", "n2"]], ids=["rank 0 elsewhere", "rank 0 here"])
 def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
-    said = start(nodes, mpi, 6, hosts).end()
+    said = start(nodes, mpi, 4, hosts).end()
     found = re.search(r"intervals ([\d,]+) seen on 6 ranks of 3 nodes, ([\d,]+) stored$", said, re.MULTILINE)
     assert found, said
     assert found[1] == found[2]
@@ -141,6 +151,22 @@ def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
     assert {row["host"] for row in of_job(nodes, "node_blocks", job)} == set(hosts)
     assert {row["host"] for row in of_job(nodes, "phases", job)} == set(hosts)
     assert_once(nodes, job)
+    assert_nothing_left(nodes, nodes.names)
+
+
+def test_programs_of_one_script_are_the_same_worlds_on_all_nodes(nodes: Cluster, mpich: Mpi) -> None:
+    said = start(nodes, mpich, 2, ["head", "n1"], programs=2).end()
+    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 2 nodes, ([\d,]+) stored$", said, re.MULTILINE)
+    assert found, said
+    assert found[1] == found[2]
+    job = newest_job(nodes)
+    counts = {(row["host"], row["world"]): 0 for row in of_job(nodes, "node_blocks", job)}
+    for row in of_job(nodes, "node_blocks", job):
+        counts[row["host"], row["world"]] += row["count"]
+    assert set(counts) == {("head", 0), ("head", 1), ("n1", 0), ("n1", 1)}
+    assert all(counts["head", world] == counts["n1", world] for world in (0, 1))
+    blocks = of_job(nodes, "blocks", job)
+    assert sum(row["count"] for row in blocks) == int(found[1].replace(",", ""))
     assert_nothing_left(nodes, nodes.names)
 
 

@@ -31,6 +31,8 @@ class Progress(msgspec.Struct):
     budget: Budget = msgspec.field(default_factory=Budget)
     ranks: int = 0
     program: str = ""
+    first_world: int = 0
+    """Number of the first world here: more than 0 where an earlier sidecar had worlds of the same run."""
 
 
 class TableRows(NamedTuple):
@@ -220,7 +222,7 @@ class RingSet:
             near = abs(started_ns - members[0].started_ns) <= JOIN_NS
             if near and members[0].size == size and rank not in {member.rank for member in members}:
                 return world
-        return len(worlds)
+        return self.progress.first_world + len(worlds)
 
     def _group_by_world(self) -> None:
         """Group rings by world, except those of a program's own intervals."""

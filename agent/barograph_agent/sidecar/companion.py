@@ -23,13 +23,15 @@ import msgspec
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import places
+from barograph_agent.sidecar import earlier
 from barograph_agent.sidecar.main import Sidecar, orphans
 from barograph_agent.sidecar.plan import PLAN, RUN_VARIABLE, RunPlan, decode, load_plan, myself, save
 from barograph_agent.sidecar.program import Program
 from barograph_agent.system.system import SYSTEM, System
 
 LINGER_SECONDS: Final = 1.0
-"""How long further ranks may follow after the last one has ended: another mpiexec of the same command."""
+"""How long further ranks may follow after the last one has ended; the next program has a companion of its own, which
+continues the count of worlds."""
 MAX_INIT_SECONDS: Final = 3600.0
 """Limit on the time until the first rank records."""
 
@@ -87,6 +89,7 @@ def begin(rings: Path, given: RunPlan, spools: Path, host: str, system: System =
         feature_directory=given.feature_directory if given.feature_directory != given.ring_directory else "",
         is_companion=True,
         has_companions=False,
+        earlier=earlier.load(rings, system.disk),
         **own,
     )
     directory = spools / f"{given.job.key.replace('/', '-')}-{unique}"

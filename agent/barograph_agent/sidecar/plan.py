@@ -16,6 +16,7 @@ import msgspec
 from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import Findings
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.sidecar.earlier import Earlier
 from barograph_agent.system.disk import DISK, Disk
 from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
 from barograph_agent.system.system import SYSTEM, System
@@ -70,6 +71,8 @@ class RunPlan(msgspec.Struct, frozen=True):
     """Whether ranks on other nodes start sidecars there: rank 0 may be on another node."""
     is_companion: bool = False
     """Whether the sidecar was started by a rank: the launcher's writes the end of the run."""
+    earlier: Earlier = Earlier()
+    """Programs of the run whose sidecar on this node has ended."""
 
     def launcher_lives(self, processes: Processes) -> bool:
         """True while the process that started the run exists, and where that cannot be told."""

@@ -22,6 +22,7 @@ from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
+from barograph_agent.sidecar import earlier
 from barograph_agent.sidecar.others import POLL_SECONDS, UNKNOWN_SECONDS, OtherNodes
 from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
 from barograph_agent.sidecar.silence import Silence, Silences
@@ -228,13 +229,46 @@ class Watch:
     def _load(self) -> None:
         """Continue from the last commit."""
         mark = self._spool.mark
-        self._state = msgspec.json.decode(mark, type=State) if mark else State()
+        self._state = msgspec.json.decode(mark, type=State) if mark else self._first_state()
         rate = self.plan.rows_per_second
         self._ring_set = RingSet(Path(self.plan.ring_directory), self._state.progress, rate)
         self._silences = Silences(self._state.silence, self._system.clock.monotonic())
         began = self._system.clock.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
         directory = Path(self.plan.feature_directory or self.plan.ring_directory)
         self._features = StableFeatures(directory, began, self._system.clock)
+
+    def _first_state(self) -> State:
+        before = self.plan.earlier
+        progress = Progress(ranks=before.size, program=before.program, first_world=before.worlds)
+        return State(progress, announced=before.announced, asked=before.asked)
+
+    def _leave(self) -> None:
+        """Leave to the next companion of the run on this node what it has to continue."""
+        state, (seen, lost) = self._state, self._counted_here()
+        worlds = max(
+            (cursor.world for cursor in state.progress.cursors.values()), default=state.progress.first_world - 1
+        )
+        done = earlier.Earlier(
+            worlds=worlds + 1,
+            size=state.progress.ranks,
+            ranks=self._ranks_here,
+            has_first=self._has_first_rank,
+            seen=seen,
+            lost=lost,
+            announced=state.announced,
+            asked=state.asked,
+            program=state.progress.program,
+        )
+        earlier.leave(Path(self.plan.ring_directory), done, self._system.disk)
+
+    def _counted_here(self) -> tuple[int, int]:
+        """Intervals counted on this node, and those of them that are in no row, of all programs of the run."""
+        seen, lost = self._ring_set.counted()
+        return seen + self.plan.earlier.seen, lost + self.plan.earlier.lost
+
+    @property
+    def _has_first_rank(self) -> bool:
+        return self.plan.earlier.has_first or self._ring_set.has_first_rank
 
     def _read_batch(self, *, final: bool) -> bool:
         """Read one batch of every ring into the spool; True if there may be more."""
@@ -288,9 +322,9 @@ class Watch:
         return others.settled
 
     def _append_node(self, *, ended: bool) -> None:
-        seen, lost = self._ring_set.counted()
+        seen, lost = self._counted_here()
         values = {"world": self._state.progress.ranks, "ranks": self._ranks_here, "ended": int(ended)}
-        first = {"first": int(self._ring_set.has_first_rank), "intervals": seen, "dropped": lost}
+        first = {"first": int(self._has_first_rank), "intervals": seen, "dropped": lost}
         self._append("nodes", 1, values | first)
 
     def _has_all_ranks(self) -> bool:
@@ -319,7 +353,7 @@ class Watch:
     @property
     def _ranks_here(self) -> int:
         """Ranks of the first world on this node."""
-        return sum(cursor.world == 0 for cursor in self._state.progress.cursors.values())
+        return self.plan.earlier.ranks or sum(cursor.world == 0 for cursor in self._state.progress.cursors.values())
 
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job(final=True)
@@ -344,6 +378,8 @@ class Watch:
             "lived_seconds": self._system.clock.monotonic() - self._created_at,
         }
         self._append("sidecars", 1, cost)
+        if self.plan.is_companion:
+            self._leave()
         self._state.ended, self._state.seen, self._state.dropped = True, seen, lost
         self._commit()
         # Rings occupy memory, and their content is on disk now.
