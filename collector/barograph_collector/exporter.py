@@ -65,6 +65,7 @@ class LakeExporter(Collector):
             (counter, "rows", "Rows brought into the lake since the start.", figures.rows),
             (counter, "files", "Parquet files written for them.", figures.files),
             (counter, "files_merged", "Files that merges have replaced.", figures.merged),
+            (counter, "days_archived", "Days that have left the database for the lake.", figures.archived),
             (counter, "bytes", "Size of these files, in bytes.", figures.bytes),
             (
                 counter,

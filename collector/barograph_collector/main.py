@@ -21,12 +21,12 @@ from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.exporter import Exporter, LakeExporter
+from barograph_collector.lake.catalog import DATA
 from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
-from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import LOG, Store
 
 ARENAS: Final = 2
@@ -66,7 +66,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
-    with Shutdown() as shutdown, Store(state / LOG) as store:
+    with Shutdown() as shutdown, Store(state / LOG, lake=settings.lake and settings.lake / DATA) as store:
         publisher = Publisher(store, settings.lake, catalog=settings.catalog) if settings.lake is not None else None
         collector = Collector(
             store,
@@ -75,7 +75,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             keyring=keyring,
             munge_socket=settings.munge,
             rows_per_second=settings.rate,
-            retention=Retention(settings.keep_days, settings.keep_bytes),
+            retention=settings.retention,
             reserve_bytes=settings.reserve,
             publisher=publisher,
         )
@@ -86,7 +86,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
 
         def apply() -> None:
             now = configuration.settings
-            collector.limit(now.rate, Retention(now.keep_days, now.keep_bytes), now.reserve)
+            collector.limit(now.rate, now.retention, now.reserve)
             store.calendar.confirm()
 
         reload = Reload(configuration, apply, notifier, registry)

@@ -34,7 +34,7 @@ from barograph_collector.ingest.appender import Appender, DurableGroup
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Streams
-from barograph_collector.ingest.writer import DatabaseWriter
+from barograph_collector.ingest.writer import DatabaseWriter, Task
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.final_scores import FinalScores
@@ -46,8 +46,8 @@ from barograph_collector.net.wakeup_queue import WakeupQueue
 from barograph_collector.query.reader import answer_read, failed
 from barograph_collector.query.sql import THREADS as QUERY_THREADS
 from barograph_collector.query.sql import Querier, refused
+from barograph_collector.storage.days.retention import KEEP_ALL, Retention
 from barograph_collector.storage.messages import Item
-from barograph_collector.storage.retention import KEEP_ALL, Retention
 from barograph_collector.storage.store import Store
 
 STOP_SECONDS: Final = 10.0
@@ -93,7 +93,7 @@ class Collector:
         self._rows_per_second = rows_per_second
         self._mailbox: WakeupQueue[Callable[[], object]] = mailbox or WakeupQueue()
         self._items: queue.SimpleQueue[Item | None] = system.threads.queue()
-        groups: queue.SimpleQueue[DurableGroup | threading.Event | None] = system.threads.queue()
+        groups: queue.SimpleQueue[DurableGroup | threading.Event | Task | None] = system.threads.queue()
         self._appender = Appender(
             store.journal, self._items, groups, lambda items: self._call(self._receiver.durable, items), system
         )
@@ -108,6 +108,9 @@ class Collector:
             news=lambda: self._call(self._router.answer_ready),
         )
         self.publisher = publisher
+        if publisher is not None:
+            publisher.archiver.call = self._writer.call
+            publisher.archiver.retention = retention
         self._querier = Querier(store, self._writer.settle)
         self._threads: list[threading.Thread] = []
         self._pulse = system.threads.event()
@@ -213,6 +216,8 @@ class Collector:
         """Change limits while serving; see `__init__`."""
         self._call(self._admission.set_rate, rows_per_second)
         self._writer.set_retention(retention)
+        if self.publisher is not None:
+            self.publisher.archiver.retention = retention
         self.space.reserve = reserve_bytes
 
     def pulse(self) -> bool:

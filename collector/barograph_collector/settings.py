@@ -16,6 +16,7 @@ from barograph_agent.settings.sources import ConfigError
 from barograph_collector.auth.http_access import is_loopback
 from barograph_collector.daemon.settings import DaemonSettings, Metrics
 from barograph_collector.lake.lease import redacted
+from barograph_collector.storage.days.retention import Retention
 
 
 def tcp_endpoint(value: str) -> str:
@@ -91,7 +92,18 @@ class CollectorSettings(DaemonSettings, frozen=True):
         Form("URL", "postgresql://USER@HOST/DATABASE", postgres_url),
         Option("database with the catalog of the lake, instead of a file in its directory", otherwise="a file"),
     ] = None
+    hot_days: Annotated[
+        int,
+        Meta(ge=0),
+        Form("N", "days"),
+        Option("with a lake: days before today that stay in the database; older ones leave it", reloads=True),
+    ] = 7
     metrics: Metrics = ("127.0.0.1", 7451)
+
+    @property
+    def retention(self) -> Retention:
+        """Which days stay where."""
+        return Retention(self.keep_days, self.keep_bytes, self.hot_days)
 
     def check(self) -> None:
         """Check the listening address and MUNGE against the keys. Raises ConfigError."""

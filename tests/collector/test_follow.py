@@ -20,7 +20,7 @@ from barograph_agent.protocol.tables import Kind
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogUnavailable, Round
 from barograph_collector.storage import pages
-from barograph_collector.storage.retention import DAY_SECONDS
+from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 

@@ -29,7 +29,7 @@ from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
 from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
-from barograph_collector.storage.retention import DAY_SECONDS, Retention
+from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at, system_at
 from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of

@@ -9,7 +9,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_collector.server import Collector
-from barograph_collector.storage.retention import KEEP_ALL, Retention
+from barograph_collector.storage.days.retention import KEEP_ALL, Retention
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 from helpers.log import blocks, collector_on, wait_until

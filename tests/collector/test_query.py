@@ -80,7 +80,7 @@ def test_a_select_is_answered_with_types_and_says_where_its_limit_cut_it_off(rea
         "WITH x AS (SELECT (SELECT count(*) FROM enable_logging())) FROM x": "query calls enable_logging(),",
         "FROM query('SELECT 1')": "query calls query(), expected none but",
         "FROM read_csv('/etc/passwd')": "query calls read_csv(), expected none but",
-        "FROM '/etc/passwd'": "Catalog Error: Table with name /etc/passwd does not exist!",
+        "FROM '/etc/passwd'": "query names '/etc/passwd', expected a table of the log",
         "FROM incoming": "Catalog Error: Table with name incoming does not exist!",
         "SELECT repeat('x', 9000000)": f"bytes, expected at most {READ_BYTES}: ask for fewer rows or columns",
     }.items(),

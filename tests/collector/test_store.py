@@ -19,10 +19,10 @@ from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT, Table
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS
 from barograph_collector.storage.migrations import VERSION
 from barograph_collector.storage.pages import READ_BYTES
-from barograph_collector.storage.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at

@@ -63,13 +63,14 @@ def collector_on(
     path: Path,
     listen: str = "tcp://127.0.0.1:0",
     publisher_of: Callable[[Store], Publisher | None] = lambda store: None,
+    lake: Path | None = None,
     **options: Any,
 ) -> Iterator[Collector]:
     """A collector in this process, over the database at `path`; options are the collector's.
 
     A read of it waits for what is durable, however long the disk takes for that.
     """
-    with patch.object(writer, "SETTLE_SECONDS", DEADLINE_SECONDS), Store(path) as store:
+    with patch.object(writer, "SETTLE_SECONDS", DEADLINE_SECONDS), Store(path, lake=lake) as store:
         collector = Collector(store, listen, publisher=publisher_of(store), **options)
         collector.start()
         try:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.protocol.wire import Column
+from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
 from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
-from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 
 
@@ -45,7 +45,7 @@ class SimulatedDatabase:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.pages = self
+        self.pages = self.rounds = self
         self.partitions = self
         self.head = tables.head
         self.heads = {name: parts[-1][OFFSET][-1].as_py() if parts else 0 for name, parts in tables.rows.items()}

@@ -165,12 +165,15 @@ class Rows(msgspec.Struct, tag="rows", tag_field="type", frozen=True):
     next_offset: int
     """The offset to continue after. Of a round: no further row of its tables has an offset up to it."""
     error: str = ""
+    note: str = ""
+    """What the rows lack, such as days that could not be read."""
 
 
 class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
     """Answer to sql: `rows` rows as an Arrow IPC stream; `more`: whether the limit truncated the result.
 
-    If the query failed, `error` is non-empty and there is no stream.
+    If the query failed, `error` is non-empty and there is no stream. `note`: what it was computed without, such as days
+    that could not be read.
     """
 
     request: int
@@ -178,6 +181,7 @@ class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
     rows: int
     more: bool
     error: str = ""
+    note: str = ""
 
 
 class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):

@@ -14,8 +14,8 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
+from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.layout import DAILY
-from barograph_collector.storage.retention import DAY_SECONDS
 
 CONCLUSIONS: Final = frozenset(
     {"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores", "suspects"}

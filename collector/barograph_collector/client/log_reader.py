@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +17,7 @@ from barograph_agent.system.connection import Connection
 from barograph_agent.system.system import SYSTEM, System
 
 ATTEMPTS: Final = 2
+_log = logging.getLogger(__name__)
 A = TypeVar("A", wire.Rows, wire.Result)
 Round: TypeAlias = tuple[int, Mapping[str, Mapping[str, wire.Column]]]
 """An offset, and rows of some tables as columns: all rows of the tables that were asked for, up to this offset."""
@@ -60,7 +62,10 @@ class _Wait(NamedTuple):
 
 
 class LogReader:
-    """Not thread-safe. An unanswered read is sent again on a new connection after half of the timeout."""
+    """Not thread-safe. An unanswered read is sent again on a new connection after half of the timeout.
+
+    What an answer lacks, such as days that the collector could not read, is a warning in the log of this process.
+    """
 
     def __init__(
         self,
@@ -77,6 +82,7 @@ class LogReader:
         self._network = system.network
         self._connection: Connection | None = None
         self._request = 0
+        self._note = ""
         self._wait: _Wait | None = None
 
     def read(self, table: str, after: int, limit: int = wire.MAX_ROWS, job: str = "") -> RowBatch:
@@ -103,7 +109,7 @@ class LogReader:
             wait = self._wait = self._wait or self._begin_wait(request)
             if (answer := self._receive(wait.number, wire.Rows, 0.0)) is not None:
                 self._wait = None
-                return _round(_checked(answer))
+                return _round(self._checked(answer))
             if self._clock() > wait.deadline:
                 self._disconnect()
                 raise self._unavailable(self.timeout)
@@ -125,7 +131,7 @@ class LogReader:
         if answer is None:
             self._disconnect()
             raise self._unavailable(waiting)
-        answer = _checked(answer)
+        answer = self._checked(answer)
         return QueryResult(answer.stream, answer.rows, answer.more)
 
     def read_all(self, table: str, after: int = 0, job: str = "") -> Iterator[RowBatch]:
@@ -189,7 +195,7 @@ class LogReader:
     def _repeat(self, request: wire.Read) -> wire.Rows:
         for _ in range(ATTEMPTS):
             if (answer := self._ask(request, wire.Rows, self.timeout / ATTEMPTS)) is not None:
-                return _checked(answer)
+                return self._checked(answer)
             self._disconnect()
         raise self._unavailable(self.timeout)
 
@@ -223,6 +229,14 @@ class LogReader:
             raise LogUnavailable(f"not admitted by the collector at {self.endpoint}: {trouble}")
         return None
 
+    def _checked(self, answer: A) -> A:
+        if answer.error:
+            raise ReadRefused(answer.error)
+        if answer.note and answer.note != self._note:
+            self._note = answer.note
+            _log.warning("%s", answer.note)
+        return answer
+
     def _connect(self) -> Connection:
         return self._network.connect(self.endpoint, self._key, reads=True, limit_bytes=wire.MAX_BYTES)
 
@@ -231,12 +245,6 @@ class LogReader:
             self._connection.close()
             self._connection = None
             self._wait = None
-
-
-def _checked(answer: A) -> A:
-    if answer.error:
-        raise ReadRefused(answer.error)
-    return answer
 
 
 def _round(answer: wire.Rows) -> Round:

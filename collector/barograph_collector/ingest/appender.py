@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.journal import Journal
@@ -32,7 +32,7 @@ class Appender:
 
     journal: Journal
     items: queue.SimpleQueue[Item | None]
-    groups: queue.SimpleQueue[DurableGroup | threading.Event | None]
+    groups: queue.SimpleQueue[Any]
     durable: Callable[[list[Item]], None]
     """Called with each group after its sync."""
     system: System = SYSTEM

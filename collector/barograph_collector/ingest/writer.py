@@ -14,9 +14,9 @@ from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.appender import DurableGroup
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.storage.connection import StoreError, first_line
+from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Item
-from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.store import Store
 from barograph_collector.storage.tail import TAIL_BYTES, TAIL_ROWS
 
@@ -41,13 +41,29 @@ SETTLE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
+class Task:
+    """A function that the writer thread runs between two batches."""
+
+    def __init__(self, function: Callable[[], None], done: threading.Event) -> None:
+        self.function = function
+        self.done = done
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Run it; what it raises is kept."""
+        try:
+            self.function()
+        except (duckdb.Error, OSError) as error:
+            self.error = error
+
+
 class DatabaseWriter:
     """Commits groups in the order of the journal, up to a None in the queue."""
 
     def __init__(
         self,
         store: Store,
-        groups: queue.SimpleQueue[DurableGroup | threading.Event | None],
+        groups: queue.SimpleQueue[DurableGroup | threading.Event | Task | None],
         stored: Callable[[list[Item]], None],
         counters: Counters,
         retention: Retention,
@@ -66,6 +82,7 @@ class DatabaseWriter:
         self._monotonic = system.clock.monotonic
         self._ending = self._threads.event()
         self._waiting: list[threading.Event] = []
+        self._tasks: list[Task] = []
         self._last = False
         self._journal_bytes = 0
         self._written_at = self._told_at = float("-inf")
@@ -86,6 +103,7 @@ class DatabaseWriter:
             for event in self._waiting:
                 event.set()
             self._waiting.clear()
+            self._run_tasks()
             if self._journal_bytes > CHECKPOINT_BYTES or self._store.today != self._retained_on:
                 self._checkpoint()
                 self._apply_retention()
@@ -103,6 +121,28 @@ class DatabaseWriter:
             if self._last or self._monotonic() > deadline:
                 return False
         return True
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a function in the writer thread, between two batches, from another thread; returns once it has run.
+
+        Raises what it raises of duckdb.Error and OSError, and InterruptedError where the writer ends before it.
+        """
+        task = Task(function, self._threads.event())
+        self._groups.put(task)
+        while not task.done.wait(0.05):
+            if self._last and not task.done.is_set():
+                raise InterruptedError("the collector is stopping")
+        if task.error is not None:
+            raise task.error
+
+    def _run_tasks(self) -> None:
+        for task in self._tasks:
+            task.run()
+            task.done.set()
+        if self._tasks:
+            self._tasks.clear()
+            self._counters.table_rows = self._store.database.row_counts()
+            self._shrink()
 
     def _gather(self) -> list[DurableGroup]:
         batch: list[DurableGroup] = []
@@ -122,6 +162,9 @@ class DatabaseWriter:
                 continue
             if group is None:
                 self._last = True
+                break
+            if isinstance(group, Task):
+                self._tasks.append(group)
                 break
             if not isinstance(group, DurableGroup):
                 # A reader waits for the groups so far.

@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from barograph_agent.system.disk import Disk
-from barograph_collector.lake.layout import CLUSTER, COLLECTOR, is_clustered, partition, stored
+from barograph_collector.lake.layout import CLUSTER, COLLECTOR, is_clustered, partition
 from barograph_collector.lake.text import literal
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, stored
 
 ROW_GROUP: Final = 122_880
 FORMAT: Final = f"FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}"

@@ -20,6 +20,7 @@ import pyarrow as pa
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.counters import Durations
+from barograph_collector.lake.archiver import Archiver
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.extensions import LakeError
@@ -50,6 +51,8 @@ class LakeFigures:
     bytes: int = 0
     merged: int = 0
     """Files that merges have replaced."""
+    archived: int = 0
+    """Days that have left the database."""
     failures: int = 0
     commits: Durations = field(default_factory=Durations)
     """Batches, and the time from reading their rows to their commit."""
@@ -91,6 +94,7 @@ class Publisher:
         self._ending = system.threads.event()
         self._catalog: Catalog | None = None
         self._compactor = Compactor(store.database.name, system)
+        self.archiver = Archiver(store)
         self._position = 0
         self._place = f"{self._directory} {urlsplit(self._url).hostname or ''}{urlsplit(self._url).path}".strip()
         self._mark_path = store.path.with_name(f"{store.path.name}.lake")
@@ -118,7 +122,7 @@ class Publisher:
         self._note_head()
         while self._monotonic() >= self._due and not self._ending.is_set():
             try:
-                more = self.publish() or self.compact()
+                more = self.publish() or self.compact() or self.archive()
             except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
                 self._fail(error)
                 return
@@ -176,7 +180,19 @@ class Publisher:
             self._compactor.expire(catalog)
             return False
         self.figures.merged = self._compactor.merged
+        self.archiver.forget()
         return True
+
+    def archive(self) -> bool:
+        """Let a day that the lake has leave the database; whether there was one. Raises as `publish`."""
+        catalog = self._catalog or self._open()
+        catalog.check(self._known)
+        try:
+            found = self.archiver.step(catalog, self._position)
+        except BlockingIOError:  # a backup is made
+            return False
+        self.figures.archived = self.archiver.archived
+        return found
 
     def _writer(self, catalog: Catalog) -> FileWriter:
         return FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
@@ -190,6 +206,7 @@ class Publisher:
             catalog.close()
             raise
         self._catalog = catalog
+        self.archiver.forget()
         self._reach(position)
         _log.info("the lake %s has rows up to %d", self._directory, position)
         return catalog
@@ -213,7 +230,7 @@ class Publisher:
         database = self._store.database
         within = f'WHERE "{OFFSET}" BETWEEN {first} AND {last}'
         return {
-            table: [f'"{part}" {within}' for part in database.partitions.after(table, first - 1, last)]
+            table: [f"{part.source} {within}" for part in database.partitions.after(table, first - 1, last)]
             for table, newest in database.heads.items()
             if newest >= first
         }

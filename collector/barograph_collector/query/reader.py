@@ -8,6 +8,7 @@ import duckdb
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import IDENTIFIER, Kind, Table
+from barograph_collector.storage.days.archive import LakeAway
 from barograph_collector.storage.store import Store
 
 _FURTHEST = 2**62
@@ -25,7 +26,7 @@ def answer_read(store: Store, settle: Callable[[], object], read: wire.Read) -> 
         _check_page(read, table)
         settle()
         page = store.read(table.name, read.after, min(read.limit, wire.MAX_ROWS), read.job)
-    except wire.Invalid as error:
+    except (wire.Invalid, LakeAway) as error:
         return failed(read, str(error))
     except duckdb.Error as error:
         store.note_error(error)
@@ -33,7 +34,7 @@ def answer_read(store: Store, settle: Callable[[], object], read: wire.Read) -> 
             settle()  # wakes up the writer, which opens the database again
         return failed(read, f"the database could not answer: {error}")
     columns = wire.pack(page.columns, wire.READ_KINDS[table.name])
-    return wire.Rows(read.request, table.name, page.rows, columns, page.next_offset)
+    return wire.Rows(read.request, table.name, page.rows, columns, page.next_offset, note=page.note[:500])
 
 
 def failed(read: wire.Read, error: str) -> wire.Rows:

@@ -1,4 +1,4 @@
-"""SQL queries: one SELECT over the log, read-only, with limits on time and size.
+"""SQL queries: one SELECT over the log and the lake, read-only, with limits on time and size.
 
 DuckDB itself enforces this: its parser classifies the statement, the transaction is read-only, and the database was
 opened without access to files. Table functions could bypass all three (`checkpoint()` and `enable_logging()` are
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import duckdb
@@ -18,6 +18,9 @@ import pyarrow as pa
 
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
+from barograph_collector.storage.days.archive import UNREADABLE, Archive, LakeAway, nothing
+from barograph_collector.storage.days.partitions import load
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, quoted
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
 
@@ -54,7 +57,7 @@ class Querier:
         seconds = min(max(query.seconds, 0.1), SECONDS_LIMIT)
         try:
             self._settle()
-            found = self._select(query.query, limit, seconds)
+            found, note = self._select(query.query, limit, seconds)
         except NotAllowed as error:
             return refused(query, str(error))
         except duckdb.InterruptException:
@@ -71,22 +74,39 @@ class Querier:
         if len(stream) > READ_BYTES:
             text = f"the result has {len(stream)} bytes, expected at most {READ_BYTES}: ask for fewer rows or columns"
             return refused(query, text)
-        return wire.Result(query.request, stream, rows.num_rows, found.num_rows > limit)
+        return wire.Result(query.request, stream, rows.num_rows, found.num_rows > limit, note=note[:500])
 
-    def _select(self, text: str, limit: int, seconds: float) -> pa.Table:
-        with self._cursor(seconds) as cursor:
-            check(text, cursor)
-            # The limit of a relation is part of the plan, so rows beyond it are not computed.
-            return cursor.sql(text).limit(limit + 1).to_arrow_table()
+    def _select(self, text: str, limit: int, seconds: float) -> tuple[pa.Table, str]:
+        """The rows, one more than `limit` where there are more, and what they lack."""
+        deadline = CLOCK.monotonic() + seconds
+        try:
+            return self._found(text, limit, deadline, archived=True), ""
+        except LakeAway as error:
+            # Days in the database have an answer all the same.
+            return self._found(text, limit, deadline, archived=False), str(error)
+
+    def _found(self, text: str, limit: int, deadline: float, archived: bool) -> pa.Table:
+        """archived: whether to read days in the lake. Raises LakeAway."""
+        with self._cursor(deadline) as cursor:
+            tables = check(text, cursor)
+            archive = Archive.load(cursor, self._store.lake)
+            days = {file.day for file in archive.files() if file.table in tables} if archived else set()
+            try:
+                if days:
+                    join_lake(cursor, archive, sorted(tables))
+                # The limit of a relation is part of the plan, so rows beyond it are not computed.
+                return cursor.sql(text).limit(limit + 1).to_arrow_table()
+            except UNREADABLE as error:
+                if not days:
+                    raise
+                raise archive.away(days, error) from None
 
     @contextlib.contextmanager
-    def _cursor(self, seconds: float) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in a read-only transaction that is interrupted after this time."""
+    def _cursor(self, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in a read-only transaction that is interrupted at the deadline."""
         done = threading.Event()
         with self._store.cursor() as cursor:
-            timer = threading.Thread(
-                target=self._interrupt_at, args=(cursor, CLOCK.monotonic() + seconds, done), daemon=True
-            )
+            timer = threading.Thread(target=self._interrupt_at, args=(cursor, deadline, done), daemon=True)
             timer.start()
             try:
                 if self._stopping:
@@ -104,8 +124,11 @@ class Querier:
                 cursor.interrupt()
 
 
-def check(text: str, cursor: duckdb.DuckDBPyConnection) -> None:
-    """Raises NotAllowed unless `text` is one SELECT that stays within the log; duckdb.Error for what does not parse."""
+def check(text: str, cursor: duckdb.DuckDBPyConnection) -> set[str]:
+    """The daily tables that `text` names.
+
+    Raises NotAllowed unless it is one SELECT that stays within the log; duckdb.Error for what does not parse.
+    """
     statements = cursor.extract_statements(text)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(str(statement.type).rpartition(".")[2] for statement in statements) or "nothing"
@@ -114,8 +137,28 @@ def check(text: str, cursor: duckdb.DuckDBPyConnection) -> None:
     parsed = msgspec.json.decode(tree)
     if parsed["error"]:  # pragmas and the like, which have the type of a SELECT
         raise NotAllowed(f"query is no SELECT: {parsed['error_message']}")
-    if foreign := set(_table_functions(parsed)) - _TABLE_FUNCTIONS:
+    nodes = list(_relations(parsed))
+    called = {node["function"]["function_name"] for node in nodes if node["type"] == "TABLE_FUNCTION"}
+    if foreign := called - _TABLE_FUNCTIONS:
         raise NotAllowed(f"query calls {min(foreign)}(), expected none but {_ALLOWED}")
+    named = {node["table_name"]: node["catalog_name"] for node in nodes if node["type"] == "BASE_TABLE"}
+    for name, catalog in named.items():
+        if "/" in name:  # a file
+            raise NotAllowed(f"query names {name!r}, expected a table of the log")
+        if name in DAILY and catalog:
+            raise NotAllowed(f"query names {catalog}.{name}, expected {name}")
+    return {name for name in named if name in DAILY}
+
+
+def join_lake(cursor: duckdb.DuckDBPyConnection, archive: Archive, tables: Iterable[str]) -> None:
+    """Let these daily tables have their archived days too, for this connection. Raises duckdb.Error."""
+    days = load(cursor)
+    for table in tables:
+        parts = [
+            archive.source(table, day.day) if day.archived else f'(SELECT * FROM "{day.table(table)}")' for day in days
+        ]
+        selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts if part)
+        cursor.execute(f'CREATE TEMP VIEW "{table}" AS {" UNION ALL ".join(selects) or nothing(table)}')
 
 
 def refused(query: wire.Sql, error: str) -> wire.Result:
@@ -123,15 +166,16 @@ def refused(query: wire.Sql, error: str) -> wire.Result:
     return wire.Result(query.request, b"", 0, False, error[:2000])
 
 
-def _table_functions(node: Any) -> Iterator[str]:
+def _relations(node: Any) -> Iterator[Any]:
+    """What a query selects from: tables and table functions, as DuckDB's parser has them."""
     if isinstance(node, dict):
-        if node.get("type") == "TABLE_FUNCTION":
-            yield node["function"]["function_name"]
+        if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
+            yield node
         for child in node.values():
-            yield from _table_functions(child)
+            yield from _relations(child)
     elif isinstance(node, list):
         for child in node:
-            yield from _table_functions(child)
+            yield from _relations(child)
 
 
 def _to_stream(rows: pa.Table) -> bytes:

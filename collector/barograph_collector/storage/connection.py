@@ -16,7 +16,6 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     # SQL comes from users: no downloads and no other files.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    "enable_external_access": False,
     # Automatic checkpoints would delay commits.
     "checkpoint_threshold": "1TB",
 }
@@ -30,8 +29,8 @@ class StoreHeld(StoreError):
     """Another process has the database open."""
 
 
-def connect(path: Path) -> duckdb.DuckDBPyConnection:
-    """Open or create the file. Raises StoreError."""
+def connect(path: Path, lake: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Open or create the file. lake: a directory whose files may be read. Raises StoreError."""
     try:
         connection = duckdb.connect(str(path), config=_CONFIG)
     except duckdb.Error as error:
@@ -45,13 +44,16 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         raise StoreError(f"cannot open the log {path}: {reason}") from None
     # Otherwise Python variables could be read as tables.
     connection.execute("SET python_enable_replacements = false")
+    if lake is not None:
+        connection.execute("SET parquet_metadata_cache = true")  # files of the lake never change
+        connection.execute("SET allowed_directories = [?]", [str(lake)])
+    connection.execute("SET enable_external_access = false")
     return connection
 
 
 def copy_tables(path: Path, target: Path) -> None:
     """Copy all tables of a file that nobody has open to a new file, in the order of their rows. Raises duckdb.Error."""
-    config = {name: value for name, value in _CONFIG.items() if name != "enable_external_access"}
-    with duckdb.connect(config=config) as connection:
+    with duckdb.connect(config=_CONFIG) as connection:
         for file, name, mode in ((path, "old", "READ_ONLY"), (target, "new", "READ_WRITE")):
             quoted = str(file).replace("'", "''")
             connection.execute(f"ATTACH '{quoted}' AS {name} ({mode})")

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from barograph_collector.storage.connection import StoreError, connect, first_line, transaction
+from barograph_collector.storage.days.archive import ArchivedFile
+from barograph_collector.storage.days.partitions import Partitions
+from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import DAILY, JOURNAL, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
 from barograph_collector.storage.migrations import migrate
 from barograph_collector.storage.pages import PageReader
-from barograph_collector.storage.partitions import Partitions
-from barograph_collector.storage.retention import Retention
 from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 
 MARKS_LIMIT: Final = 500_000
@@ -26,19 +27,25 @@ MARKS_LIMIT: Final = 500_000
 
 
 class Database:
-    """An open file. Commits and changes of the schema belong to one thread, `pages` to another."""
+    """An open file. Commits and changes of the schema belong to one thread, `pages` and `rounds` to others."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or create, and migrate. Raises StoreError where the file is in use, unreadable, or not a log."""
+    def __init__(self, path: Path, lake: Path | None = None) -> None:
+        """Open or create, and migrate. lake: the directory of the files of archived days.
+
+        Raises StoreError where the file is in use, unreadable, or not a log.
+        """
         self.path = path
-        self._connection = connect(path)
+        self.lake = lake
+        self._connection = connect(path, lake)
         try:
             migrate(self._connection, path)
             self._writer = self._connection.cursor()
-            self.partitions = Partitions(self._writer)
+            self.partitions = Partitions(self._writer, lake)
+            # Two: a follower does not wait for a question about days that are in the lake.
             self.pages = PageReader(path, self._connection.cursor(), self.partitions)
+            self.rounds = PageReader(path, self._connection.cursor(), self.partitions)
             self.head = self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{STREAMS}"')
-            self.heads = {name: self.pages.read(name, -1, 1).next_offset for name in LOG_COLUMNS}
+            self.heads = {name: self._last_offset(name) for name in LOG_COLUMNS}
             """The offset of the last row of each table, 0 for none."""
             self.name = str(self._row("SELECT name FROM identity")[0])
             """Of this log, among those that write to one lake."""
@@ -115,12 +122,13 @@ class Database:
     def drop_days(self, retention: Retention, today: int, upto: int) -> int:
         """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error.
 
-        upto: an offset; days with rows beyond it stay.
+        upto: an offset; days with rows beyond it stay. With a lake none is dropped for its size: it is archived.
         """
         dropped = 0
         while len(days := self.partitions.days) > 1 and days[1].first_offset <= upto + 1:
             expired = retention.days and days[0].day < today - retention.days
-            if not expired and not (retention.bytes and self._daily_bytes(retention.bytes) > retention.bytes):
+            large = self.lake is None and not days[0].archived and self.exceeds(retention.bytes)
+            if not expired and not large:
                 break
             self.partitions.drop_oldest()
             # Only a checkpoint makes the space reusable.
@@ -130,18 +138,33 @@ class Database:
             self.compact_marks()
         return dropped
 
-    def _daily_bytes(self, limit: int) -> int:
-        """Size of the daily tables in the file; of all tables if that is within the limit. Free blocks do not count."""
-        block_size, blocks = map(int, self._row("SELECT block_size, used_blocks FROM pragma_database_size()"))
-        if block_size * blocks <= limit:
-            return block_size * blocks
-        # What is kept for ever, whoever wrote it, is no reason to drop what others wrote on any day.
-        kept = [name for name in (*LOG_COLUMNS, *OWN_COLUMNS) if name not in DAILY]
-        segments = " UNION ALL ".join(
-            f"SELECT unnest(list_prepend(block_id, additional_block_ids)) AS block FROM pragma_storage_info('{name}')"
-            for name in kept
-        )
-        return block_size * (blocks - self._one(f"SELECT count(DISTINCT block) FROM ({segments}) WHERE block >= 0"))
+    def exceeds(self, limit: int) -> bool:
+        """Whether the daily tables in the file are larger than `limit`, 0 for none; from any thread.
+
+        Free blocks do not count. Raises duckdb.Error.
+        """
+        if not limit:
+            return False
+        with self.cursor() as cursor:
+            found = cursor.execute("SELECT block_size, used_blocks FROM pragma_database_size()").fetchone()
+            block_size, blocks = found or (0, 0)
+            if block_size * blocks <= limit:
+                return False
+            # What is kept for ever, whoever wrote it, is no reason to drop what others wrote on any day.
+            kept = [name for name in (*LOG_COLUMNS, *OWN_COLUMNS) if name not in DAILY]
+            segments = " UNION ALL ".join(
+                "SELECT unnest(list_prepend(block_id, additional_block_ids)) AS block"
+                f" FROM pragma_storage_info('{name}')"
+                for name in kept
+            )
+            query = f"SELECT count(DISTINCT block) FROM ({segments}) WHERE block >= 0"
+            (shared,) = cursor.execute(query).fetchone() or (0,)
+        return bool(block_size * (blocks - shared) > limit)
+
+    def archive_days(self, days: Sequence[int], files: Iterable[ArchivedFile]) -> None:
+        """Let days have their rows in these files of the lake, and free their space. Raises duckdb.Error."""
+        self.partitions.archive_days(days, files)
+        self.checkpoint()
 
     def free_share(self) -> tuple[float, int]:
         """The share of the file that nothing uses, and its size in bytes. Raises duckdb.Error."""
@@ -152,7 +175,13 @@ class Database:
         """The approximate number of rows in each table of the log."""
         query = "SELECT table_name, estimated_size FROM duckdb_tables()"
         sizes = dict(self._writer.execute(query).fetchall())
-        return {name: sum(sizes.get(part, 0) for part in self.partitions.after(name, 0)) for name in LOG_COLUMNS}
+        counts = {name: sizes.get(name, 0) for name in LOG_COLUMNS}
+        archive, days = self.partitions.archive, self.partitions.days
+        for name in DAILY:
+            counts[name] = sum(
+                archive.rows(name, day.day) if day.archived else sizes.get(day.table(name), 0) for day in days
+            )
+        return counts
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the same database, for one thread; the caller closes it."""
@@ -160,8 +189,18 @@ class Database:
 
     def close(self) -> None:
         """Close the file. DuckDB checkpoints it where possible."""
-        for connection in (self.pages.connection, self._writer, self._connection):
+        for connection in (self.pages.connection, self.rounds.connection, self._writer, self._connection):
             connection.close()
+
+    def _last_offset(self, name: str) -> int:
+        """That of the last row of a table. Reads no file of the lake."""
+        parts = [name]
+        if name in DAILY:
+            parts = [day.table(name) for day in reversed(self.partitions.days) if not day.archived]
+        for part in parts:
+            if last := self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{part}"'):
+                return last
+        return max((file.last_offset for file in self.partitions.archive.files() if file.table == name), default=0)
 
     def _insert(self, table: str, columns: Iterable[str], rows: pa.Table) -> None:
         names = quoted(columns)

@@ -41,11 +41,59 @@ OWN_COLUMNS: Final = {
     },
     # One row: the name of this log among those that write to one lake, drawn at random when the file is created.
     "identity": {"name": "VARCHAR"},
-    "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN"},
+    # Days of the daily tables. archived: the rows are in files of the lake, and no longer in tables of this file.
+    "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN", "archived": "BOOLEAN"},
+    # Of the archived days: the files, and what a question needs to know to leave one out.
+    "lake_files": {
+        "day": "BIGINT",
+        "name": "VARCHAR",
+        "path": "VARCHAR",
+        "rows": "BIGINT",
+        "last_offset": "BIGINT",
+        "first_job": "VARCHAR",
+        "last_job": "VARCHAR",
+        "lacks": "VARCHAR",
+    },
 }
 """Columns and types of the collector's own tables."""
 DAILY: Final = ("blocks", "node_blocks", "phases", "pressures", "silences", "nodes", "scores")
 """Tables that grow with the measured time: one partition a day, dropped by retention."""
+
+
+MOMENT_TOLERANCE: Final = 1e-15
+"""Relative: powers of one number by two libraries differ by rounding."""
+FOLLOWING: Final[dict[str, dict[str, str]]] = {
+    # Of one interval all follow from its duration; of several with one duration likewise would be a guess.
+    "blocks": {
+        "sum_squares": "sum_seconds * sum_seconds",
+        "sum_cubes": "sum_seconds * sum_seconds * sum_seconds",
+        "min_seconds": "sum_seconds",
+        "max_seconds": "sum_seconds",
+    }
+}
+"""Columns that are NULL in the lake where they follow from others, and the expression that they then have."""
+
+
+def stored(table: str, column: str) -> str:
+    """A column of the log, as an expression that gives its value in the lake."""
+    if (value := FOLLOWING.get(table, {}).get(column)) is None:
+        return f'"{column}"'
+    follows = f'count = 1 AND abs("{column}" - {value}) <= {MOMENT_TOLERANCE} * {value}'
+    return f'CASE WHEN {follows} THEN NULL ELSE "{column}" END AS "{column}"'
+
+
+def restored(table: str, column: str) -> str:
+    """A column of the lake, as an expression that gives its value in the log."""
+    if (value := FOLLOWING.get(table, {}).get(column)) is None:
+        return f'"{column}"'
+    return f'coalesce("{column}", {value}) AS "{column}"'
+
+
+def default(table: str, column: str) -> str:
+    """The value of a column, as SQL, in rows that are older than the column."""
+    kind = TABLES[table].columns[column]
+    value = str(TABLES[table].defaults.get(column, "" if kind.is_text else 0)).replace("'", "''")
+    return f"'{value}'::{LOG_COLUMNS[table][column]}"
 
 
 def declared(columns: dict[str, str]) -> str:

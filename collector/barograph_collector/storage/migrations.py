@@ -13,10 +13,9 @@ from typing import Final
 
 import duckdb
 
-from barograph_agent.protocol.tables import TABLES
 from barograph_collector.storage.connection import StoreError, transaction
-from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, declared
-from barograph_collector.storage.partitions import Partition
+from barograph_collector.storage.days.partitions import load
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, declared, default
 
 VERSION: Final = 2
 
@@ -39,10 +38,9 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
                 _add_columns(connection, path, name, name, columns)
         if connection.execute("SELECT name FROM identity").fetchone() is None:
             connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
-        for day, first_offset in connection.execute("SELECT day, first_offset FROM partitions").fetchall():
-            partition = Partition(day, first_offset)
+        for partition in load(connection):
             partition.create(connection)
-            for name in DAILY:
+            for name in () if partition.archived else DAILY:
                 _add_columns(connection, path, name, partition.table(name), LOG_COLUMNS[name])
 
 
@@ -59,9 +57,8 @@ def _add_columns(
             f" expected {_listed(expected)}: it was written by another program, or by a newer Barograph"
         )
     for column, sql_type in expected[len(present) :]:
-        kind = TABLES[name].columns[column]
-        default = TABLES[name].defaults.get(column, "" if kind.is_text else 0)
-        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT \'{default}\'::{sql_type}')
+        value = default(name, column) if name in LOG_COLUMNS else f"'0'::{sql_type}"
+        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT {value}')
         for daily in DAILY:  # `Partitions` creates the views again, with the new column
             connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
 

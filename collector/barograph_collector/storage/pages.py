@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import duckdb
 import numpy as np
@@ -16,23 +16,42 @@ import pyarrow.compute as pc
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import MAX_BYTES, Column
 from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.days.archive import UNREADABLE
+from barograph_collector.storage.days.partitions import DaySource, Partitions
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, quoted
-from barograph_collector.storage.partitions import Partitions
 
 READ_BYTES: Final = MAX_BYTES // 2
 """The approximate size limit of a page, which holds one row at least."""
 _BEYOND: Final = 2**63 - 1  # any offset
+WINDOW_ROWS: Final = 2**19
+"""Read of an archived day at once: its files are sorted by job, so each read scans the offsets of the whole day."""
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
+_ARROW: Final = {
+    "VARCHAR": pa.string(), "BIGINT": pa.int64(), "UBIGINT": pa.uint64(), "DOUBLE": pa.float64(),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """The table's columns and `offset`, each of `rows` values, and the offset to continue after."""
+    """The table's columns and `offset`, each of `rows` values, and the offset to continue after.
+
+    note: which days could not be read, and why; empty if all could.
+    """
 
     columns: dict[str, Column]
     rows: int
     next_offset: int
+    note: str = ""
+
+
+class _Window(NamedTuple):
+    """All rows of an archived day, of one table, beyond one offset up to another one, sorted."""
+
+    source: str
+    after: int
+    upto: int
+    rows: pa.Table
 
 
 class PageReader:
@@ -42,24 +61,29 @@ class PageReader:
         self._path = path
         self.connection = connection
         self._partitions = partitions
+        self._window: _Window | None = None
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """At most `limit` rows with offset > after, in order; fewer at READ_BYTES or at the end of a day.
 
         A negative `after` means the last -after rows. `job` selects rows of one job, in a table with such a column.
         `next_offset` is that of the last row; without rows it is `after`, or the table's head for a negative `after`.
+        Days in the lake that cannot be read are left out and named in `note`.
         Raises duckdb.Error, and StoreError for a damaged file.
         """
-        start = after if after >= 0 else self._before_last(table, -after, job)
-        found, _ = self._first_rows(table, start, limit, job=job)
+        unreadable: dict[int, duckdb.Error] = {}
+        start = after if after >= 0 else self._before_last(table, -after, job, unreadable)
+        found, _ = self._first_rows(table, start, limit, job=job, unreadable=unreadable)
         columns = self._columns(table, start, found)
-        return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start)
+        errors = list(unreadable.values())
+        note = str(self._partitions.archive.away(unreadable, errors[0])) if errors else ""
+        return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start, note)
 
     def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
         """Rows of several tables, of each those beyond its offset: all up to one offset, which is returned with them.
 
         It is `upto`, or a lower one where a table has more than `limit` rows, or more bytes than its share of
-        READ_BYTES. A table without rows is left out.
+        READ_BYTES. A table without rows is left out. Raises LakeAway where a day in the lake cannot be read.
         """
         found: dict[str, pa.Table] = {}
         # Where the rows of a table are cut, those of the others end too. So the table that is furthest behind is first,
@@ -74,34 +98,49 @@ class PageReader:
         return upto, {t: self._columns(t, offsets[t], rows) for t, rows in whole.items() if rows.num_rows}
 
     def _first_rows(
-        self, table: str, after: int, limit: int, *, job: str = "", upto: int = _BEYOND, room: float = READ_BYTES
+        self,
+        table: str,
+        after: int,
+        limit: int,
+        *,
+        job: str = "",
+        upto: int = _BEYOND,
+        room: float = READ_BYTES,
+        unreadable: dict[int, duckdb.Error] | None = None,
     ) -> tuple[pa.Table, bool]:
-        """Rows of the first day that has any beyond `after`, none otherwise; and whether there may be more."""
-        names = self._partitions.after(table, after, upto) or self._partitions.after(table, after)
-        for name in names:
-            found, cut = self._gather(name, table, after, limit, job, upto, room)
+        """Rows of the first day that has any beyond `after`, none otherwise; and whether there may be more.
+
+        unreadable: gets the days in the lake that cannot be read; without it they raise LakeAway.
+        """
+        found = pa.table({name: pa.array([], _ARROW[kind]) for name, kind in LOG_COLUMNS[table].items()})
+        parts = self._partitions.after(table, after, upto, job)
+        cut = False
+        for part in parts:
+            try:
+                found, cut = self._gather(part, table, after, limit, job, upto, room)
+            except UNREADABLE as error:
+                if part.archived is None:
+                    raise
+                if unreadable is None:
+                    raise self._partitions.archive.away([part.archived], error) from None
+                unreadable[part.archived] = error
             if found.num_rows:
                 break
-        return found, cut or name != names[-1]
+        return found, cut or part is not parts[-1]
 
     def _gather(
-        self, name: str, table: str, after: int, limit: int, job: str, upto: int, room: float
+        self, part: DaySource, table: str, after: int, limit: int, job: str, upto: int, room: float
     ) -> tuple[pa.Table, bool]:
         """At most `limit` rows and `room` bytes, by queries whose limits are estimated from the sizes of earlier rows.
 
         Also says whether there may be more. One query for `limit` rows could materialise gigabytes of text, most of
         which would not fit.
         """
-        condition, bound = _of_job(job)
-        # No ORDER BY: insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan early. A sort
-        # would scan everything beyond `after` for every page.
-        rows = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
-        query = f'SELECT {quoted(LOG_COLUMNS[table])} FROM "{name}" WHERE {rows} LIMIT ?'
         step = _TEXT_STEP if Kind.TEXT in TABLES[table].columns.values() else limit
         parts: list[pa.Table] = []
         while True:
             asked = min(step, limit)
-            found = self.connection.execute(query, [after, upto, *bound, asked]).to_arrow_table()
+            found = self._select(part, table, after, upto, job, asked)
             filled = np.cumsum(_weights(found))
             fits = int(np.searchsorted(filled, room, side="right"))
             parts.append(found.slice(0, fits if parts else max(fits, 1)))
@@ -111,6 +150,58 @@ class PageReader:
             after = found[OFFSET][-1].as_py()
             room -= filled[-1]
             step = max(1, min(4 * step, _STEP_LIMIT, int(room / filled[-1] * fits)))
+
+    def _select(self, part: DaySource, table: str, after: int, upto: int, job: str, limit: int) -> pa.Table:
+        """The first rows of a day beyond `after`, in order."""
+        if part.archived is not None and not job:
+            return self._of_window(part, table, part.archived, after, upto, limit)
+        condition, bound = _of_job(job)
+        rows = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
+        # In a table of the database insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan
+        # early. A sort would scan everything beyond `after` for every page.
+        order = "" if part.archived is None else f'ORDER BY "{OFFSET}"'
+        query = f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part.source} WHERE {rows} {order} LIMIT ?"
+        return self.connection.execute(query, [after, upto, *bound, limit]).to_arrow_table()
+
+    def _of_window(self, part: DaySource, table: str, day: int, after: int, upto: int, limit: int) -> pa.Table:
+        """The same of an archived day, whose rows are sorted by WINDOW_ROWS at once."""
+        window = self._window
+        archive = self._partitions.archive
+        last = archive.last_offset(table, day)
+        while True:
+            if window is None or window.source != part.source or not window.after <= after < window.upto:
+                window = self._window = self._sorted(part, table, day, after, last)
+            offsets = window.rows[OFFSET].to_numpy()
+            first = int(np.searchsorted(offsets, after, side="right"))
+            end = min(int(np.searchsorted(offsets, upto, side="right")), first + limit)
+            found = window.rows.slice(first, end - first)
+            # Fewer rows than asked for mean the end of the day.
+            if found.num_rows == limit or window.upto >= min(upto, last):
+                return found
+            if found.num_rows:
+                rest = self._of_window(part, table, day, window.upto, upto, limit - found.num_rows)
+                return pa.concat_tables([found, rest])
+            after = window.upto
+
+    def _sorted(self, part: DaySource, table: str, day: int, after: int, last: int) -> _Window:
+        size = 8 * _STEP_LIMIT if Kind.TEXT in TABLES[table].columns.values() else WINDOW_ROWS
+        query = (
+            f'SELECT {quoted(LOG_COLUMNS[table])} FROM {part.source} WHERE "{OFFSET}" > ? AND "{OFFSET}" <= ?'
+            f' ORDER BY "{OFFSET}" LIMIT ?'
+        )
+        rows = self._partitions.archive.rows(table, day)
+        upto = max(last, after + 1)
+        if rows > size:
+            (first,) = self.connection.execute(
+                f'SELECT min("{OFFSET}") FROM {part.source} WHERE "{OFFSET}" > ?', [after]
+            ).fetchone() or (None,)
+            # Offsets count the rows of all tables.
+            span = (last - self._partitions.first_offset_of(day)) * size // rows
+            upto = min(upto, (first or after) + max(span, 1))
+        found = self.connection.execute(query, [after, upto, size]).to_arrow_table()
+        if found.num_rows == size:
+            upto = found[OFFSET][-1].as_py()
+        return _Window(part.source, after, upto, found)
 
     def _columns(self, table: str, after: int, rows: pa.Table) -> dict[str, Column]:
         """Rows as arrays and lists. Raises StoreError."""
@@ -122,15 +213,23 @@ class PageReader:
             raise StoreError(f"table {table!r} in {self._path} is not in the order of its offsets; the file is damaged")
         return columns
 
-    def _before_last(self, table: str, count: int, job: str) -> int:
-        """The offset before the last `count` rows."""
+    def _before_last(self, table: str, count: int, job: str, unreadable: dict[int, duckdb.Error]) -> int:
+        """The offset before the last `count` rows. unreadable: gets the days in the lake that cannot be read."""
         condition, bound = _of_job(job)
         first: int | None = None
-        head = 0
-        for name in reversed(self._partitions.after(table, 0)):
-            newest = f'SELECT "{OFFSET}" FROM "{name}" WHERE {condition} ORDER BY 1 DESC LIMIT ?'
-            query = f'SELECT count(*), min("{OFFSET}"), (SELECT max("{OFFSET}") FROM "{name}") FROM ({newest})'
-            ((found, oldest, last),) = self.connection.execute(query, [*bound, count]).fetchall()
+        archived = (file.last_offset for file in self._partitions.archive.files() if file.table == table)
+        head = max(archived, default=0)
+        for part in reversed(self._partitions.after(table, 0, job=job)):
+            newest = f'SELECT "{OFFSET}" FROM {part.source} WHERE {condition} ORDER BY 1 DESC LIMIT ?'
+            last_of = f'SELECT max("{OFFSET}") FROM {part.source}' if part.archived is None else "SELECT 0"
+            query = f'SELECT count(*), min("{OFFSET}"), ({last_of}) FROM ({newest})'
+            try:
+                ((found, oldest, last),) = self.connection.execute(query, [*bound, count]).fetchall()
+            except UNREADABLE as error:
+                if part.archived is None:
+                    raise
+                unreadable[part.archived] = error
+                continue
             first = oldest if found else first
             head = max(head, last or 0)
             count -= found

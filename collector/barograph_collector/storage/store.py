@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,12 @@ from barograph_agent.protocol.wire import Column
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, first_line
 from barograph_collector.storage.database import Database
+from barograph_collector.storage.days.archive import ArchivedFile
+from barograph_collector.storage.days.retention import Calendar, Retention
 from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Undecodable, replayed
 from barograph_collector.storage.pages import LogPage
-from barograph_collector.storage.retention import Calendar, Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.tail import Tail
 
@@ -42,31 +43,38 @@ _log = logging.getLogger(__name__)
 
 
 class Store:
-    """Journal and database under one path. `commit` belongs to one thread and `read` to another."""
+    """Journal and database under one path. `commit` belongs to one thread, `read` and `read_round` to others."""
 
     def __init__(
         self,
         path: Path,
         *,
         system: System = SYSTEM,
-        open_database: Callable[[Path], Database] = Database,
+        open_database: Callable[[Path], Database] | None = None,
         segment_bytes: int = SEGMENT_BYTES,
+        lake: Path | None = None,
     ) -> None:
         """Open or create both and replay the journal. Raises StoreError.
+
+        lake: the directory of the files of days that are in the lake.
 
         Rows belong to the day of their commit by the system's clock.
         """
         self.path = path
+        self.lake = lake and lake.absolute()
         self.published = 2**63 - 1
         """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
         folder = path.with_name(f"{path.name}.journal")
         self._hold = partial(system.disk.locked, folder)
         self._disk = system.disk
         self._swap = system.threads.lock()
-        self._cursors = 0
-        """Open ones. Closing the database under one would end a query by an error that is not DuckDB's."""
+        # Taken before `_swap`, which nobody holds while it waits for the store of the lake's files.
+        self._paging = system.threads.lock()
+        self._rounding = system.threads.lock()
+        self._readers = 0
+        """Reads and cursors. Closing the database under one would end a query by an error that is not DuckDB's."""
         self.unusable = system.threads.event()
-        self._open_database = open_database
+        self._open_database = open_database or partial(Database, lake=self.lake)
         try:
             self.journal = Journal(folder, segment_bytes, system)
         except OSError as error:
@@ -117,9 +125,12 @@ class Store:
         return head
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
-        """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError."""
-        with self._swap:
-            return self.database.pages.read(table, after, limit, job)
+        """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError, and LakeAway without a lake."""
+        with self._paging, self._counted():
+            try:
+                return self.database.pages.read(table, after, limit, job)
+            except duckdb.CatalogException:  # a day has been archived or dropped meanwhile
+                return self.database.pages.read(table, after, limit, job)
 
     def has_rows(self, offsets: Mapping[str, int]) -> bool:
         """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
@@ -127,28 +138,35 @@ class Store:
         return any(table not in heads or heads[table] > after for table, after in offsets.items())
 
     def read_round(self, offsets: Mapping[str, int], limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
-        """A round of several tables, see `PageReader.read_round`. Raises duckdb.Error and StoreError."""
+        """A round of several tables, see `PageReader.read_round`. Raises duckdb.Error, StoreError and LakeAway."""
         # The tail first: what a commit takes out of it meanwhile is in the database.
         upto, found = self.tail.read(offsets)
-        with self._swap:
+        with self._rounding, self._counted():
             # The head before `heads`: up to it they lack no row.
             head, heads = self.database.head, self.database.heads
             if news := {table: after for table, after in offsets.items() if heads[table] > after}:
-                return self.database.pages.read_round(news, head, limit)
+                try:
+                    return self.database.rounds.read_round(news, head, limit)
+                except duckdb.CatalogException:  # a day has been archived or dropped meanwhile
+                    return self.database.rounds.read_round(news, head, limit)
         return upto, found
 
     @contextlib.contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A new connection to the same database, for one thread, closed at the end of the block."""
-        with self._swap:
-            cursor = self.database.cursor()
-            self._cursors += 1
-        try:
+        with self._counted(), contextlib.closing(self.database.cursor()) as cursor:
             yield cursor
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """The database is not written anew meanwhile."""
+        with self._swap:
+            self._readers += 1
+        try:
+            yield
         finally:
-            cursor.close()
             with self._swap:
-                self._cursors -= 1
+                self._readers -= 1
 
     def checkpoint(self) -> None:
         """Checkpoint the database, and delete from the journal what is in it.
@@ -168,6 +186,14 @@ class Store:
         with self._hold():
             return self.database.drop_days(retention, today, self.published)
 
+    def archive(self, days: Sequence[int], files: Iterable[ArchivedFile]) -> None:
+        """Let days have their rows in these files of the lake, which have all of them; for the thread of `commit`.
+
+        Raises duckdb.Error, and OSError, as while a backup is made.
+        """
+        with self._hold():
+            self.database.archive_days(days, files)
+
     def shrink(self, last: int) -> bool:
         """Write the database anew if most of its file is free, and open it again; whether it was written.
 
@@ -181,7 +207,7 @@ class Store:
         target = self.path.with_name(f"{self.path.name}.new")
         wal = self.path.with_name(f"{self.path.name}.wal")
         with self._swap, self._hold():
-            if self._cursors:
+            if self._readers:
                 return False
             self.database.checkpoint()
             self.database.close()
@@ -204,7 +230,7 @@ class Store:
 
         Raises StoreError and duckdb.Error.
         """
-        with self._swap:
+        with self._paging, self._rounding, self._swap:
             self.database.close()
             self.database = self._open()
             self._replay(last)

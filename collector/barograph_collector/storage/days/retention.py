@@ -16,11 +16,13 @@ _log = logging.getLogger(__name__)
 class Retention:
     """days: number of days kept before today. bytes: size limit of the daily tables. 0: no limit.
 
+    hot_days: with a lake, the number of days before the newest that stay in the database.
     The newest day is never dropped.
     """
 
     days: int = 0
     bytes: int = 0
+    hot_days: int = 7
 
 
 KEEP_ALL: Final = Retention()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import duckdb
 
 from barograph_collector.storage.connection import transaction
+from barograph_collector.storage.days.archive import EPOCH, Archive, ArchivedFile, nothing
 from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
 
 HOUR_SECONDS: Final = 3600
-_EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 @dataclass(slots=True)
@@ -23,10 +24,12 @@ class Partition:
     day: int
     first_offset: int
     rolled_up: bool = False
+    archived: bool = False
+    """Whether its rows are in the lake, and no longer in tables."""
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the missing partitions of the daily tables."""
-        for name in DAILY:
+        for name in () if self.archived else DAILY:
             connection.execute(f'CREATE TABLE IF NOT EXISTS "{self.table(name)}" ({declared(LOG_COLUMNS[name])})')
 
     def table(self, name: str) -> str:
@@ -36,17 +39,25 @@ class Partition:
     @property
     def date(self) -> datetime.date:
         """The day."""
-        return _EPOCH + datetime.timedelta(days=self.day)
+        return EPOCH + datetime.timedelta(days=self.day)
+
+
+class DaySource(NamedTuple):
+    """Where a table has rows of some offsets: what to select from, and the archived day, None in the database."""
+
+    source: str
+    archived: int | None = None
 
 
 class Partitions:
-    """The days in the database, oldest first. Belongs to the writer thread. All methods raise duckdb.Error."""
+    """The days of the log, oldest first. Belongs to the writer thread. All methods raise duckdb.Error."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lake: Path | None = None) -> None:
+        """lake: the directory of the files of archived days."""
         self._connection = connection
-        found = connection.execute("SELECT day, first_offset, rolled_up FROM partitions ORDER BY first_offset")
-        # Replaced as a whole by each change: the reader thread uses it.
-        self.days = tuple(Partition(*row) for row in found.fetchall())
+        # Replaced as a whole by each change: the reader threads use them.
+        self.days = load(connection)
+        self.archive = Archive.load(connection, lake)
         views = {name for (name,) in connection.execute("SELECT view_name FROM duckdb_views()").fetchall()}
         if not views.issuperset(DAILY):
             with transaction(connection):
@@ -59,7 +70,9 @@ class Partitions:
         fresh = Partition(day, head + 1)
         with transaction(self._connection):
             fresh.create(self._connection)
-            self._connection.execute("INSERT INTO partitions VALUES (?, ?, false)", [fresh.day, fresh.first_offset])
+            self._connection.execute(
+                "INSERT INTO partitions VALUES (?, ?, false, false)", [fresh.day, fresh.first_offset]
+            )
             self._create_views((*self.days, fresh))
         self.days = (*self.days, fresh)
         return fresh
@@ -96,31 +109,70 @@ class Partitions:
         with transaction(self._connection):
             self._create_views(rest)
             for name in DAILY:
-                self._connection.execute(f'DROP TABLE "{oldest.table(name)}"')
+                self._connection.execute(f'DROP TABLE IF EXISTS "{oldest.table(name)}"')
             self._connection.execute("DELETE FROM partitions WHERE day = ?", [oldest.day])
+            archive = self.archive.replaced([oldest.day], ())
+            archive.store(self._connection, [oldest.day])
         self.days = tuple(rest)
+        self.archive = archive
+
+    def archive_days(self, days: Sequence[int], files: Iterable[ArchivedFile]) -> None:
+        """Let these days have their rows in these files of the lake, and drop their tables. Days are all or nothing.
+
+        Nobody changes the rows of these days any more, and the files have all of them.
+        """
+        archive = self.archive.replaced(days, files)
+        now = tuple(replace(day, archived=day.archived or day.day in days) for day in self.days)
+        with transaction(self._connection):
+            self._create_views(now)
+            for day in now:
+                for name in DAILY if day.day in days else ():
+                    self._connection.execute(f'DROP TABLE IF EXISTS "{day.table(name)}"')
+            archive.store(self._connection, days)
+            self._connection.execute(
+                "UPDATE partitions SET archived = true WHERE day IN (SELECT unnest(?::BIGINT[]))", [list(days)]
+            )
+        # In this order: a reader that finds a day archived finds its files.
+        self.archive = archive
+        self.days = now
 
     @property
     def first_offset(self) -> int:
         """The lowest offset that rows of daily tables can have: 1 until a day has been dropped."""
         return self.days[0].first_offset if self.days else 1
 
-    def after(self, name: str, offset: int, upto: int = 2**63) -> list[str]:
-        """The tables that may hold rows of `name` beyond `offset` up to `upto`, in the order of their offsets."""
+    def first_offset_of(self, day: int) -> int:
+        """The lowest offset that rows of a day can have."""
+        return next((partition.first_offset for partition in self.days if partition.day == day), 1)
+
+    def after(self, name: str, offset: int, upto: int = 2**63, job: str = "") -> list[DaySource]:
+        """Where rows of `name` beyond `offset` up to `upto` may be, or those of a job, in the order of their offsets.
+
+        One part at least.
+        """
         days = self.days
         if name not in DAILY or not days:
-            return [name]
+            return [DaySource(f'"{name}"')]
         ends = [*(partition.first_offset for partition in days), 2**63][1:]
-        return [
-            partition.table(name)
-            for partition, end in zip(days, ends, strict=True)
-            if end > offset + 1 and partition.first_offset <= upto
-        ]
+        found: list[DaySource] = []
+        for partition, end in zip(days, ends, strict=True):
+            if end <= offset + 1 or partition.first_offset > upto:
+                continue
+            if not partition.archived:
+                found.append(DaySource(f'"{partition.table(name)}"'))
+            elif source := self.archive.source(name, partition.day, job):
+                found.append(DaySource(source, partition.day))
+        return found or [DaySource(f'"{name}"')]
 
     def _create_views(self, days: Sequence[Partition]) -> None:
         for name in DAILY:
             columns = quoted(LOG_COLUMNS[name])
-            nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in LOG_COLUMNS[name].items())
-            parts = [f'SELECT {columns} FROM "{partition.table(name)}"' for partition in days]
-            query = " UNION ALL ".join(parts) or f"SELECT {nothing} WHERE false"
+            parts = [f'SELECT {columns} FROM "{partition.table(name)}"' for partition in days if not partition.archived]
+            query = " UNION ALL ".join(parts) or nothing(name)
             self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {query}')
+
+
+def load(connection: duckdb.DuckDBPyConnection) -> tuple[Partition, ...]:
+    """The days as the database has them in the present transaction, oldest first. Raises duckdb.Error."""
+    query = "SELECT day, first_offset, rolled_up, archived FROM partitions ORDER BY first_offset"
+    return tuple(Partition(*row) for row in connection.execute(query).fetchall())

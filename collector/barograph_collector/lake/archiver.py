@@ -1,0 +1,172 @@
+"""The archiver: days that the lake has leave the database, whose questions read the files from then on.
+
+A day is archived by one transaction of the database: its tables go, and the list of its files comes. Before that the
+rows of both are compared.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import duckdb
+
+from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.compaction import Span
+from barograph_collector.lake.layout import is_clustered
+from barograph_collector.lake.text import literal
+from barograph_collector.storage.days.archive import EPOCH, ArchivedFile
+from barograph_collector.storage.days.partitions import Partition
+from barograph_collector.storage.days.retention import KEEP_ALL, Retention
+from barograph_collector.storage.layout import DAILY, FOLLOWING, LOG_COLUMNS, OFFSET, quoted
+from barograph_collector.storage.store import Store
+
+_log = logging.getLogger(__name__)
+
+Listing = dict[tuple[int, str], list[Path]]
+"""The files of this log in the lake, by day and table."""
+
+
+class Archiver:
+    """For the thread of the publisher, except `retention`."""
+
+    def __init__(self, store: Store) -> None:
+        self.call: Callable[[Callable[[], None]], object] = lambda function: function()
+        """Runs a function in the thread that commits to the store, and returns once it has; raises as that."""
+        self.retention: Retention = KEEP_ALL
+        """Its `hot_days` and `bytes` decide which days stay in the database. From any thread."""
+        self.archived = 0
+        """Days since the start of this process."""
+        self._store = store
+        self._stale = True
+        self._refused: set[int] = set()
+
+    def forget(self) -> None:
+        """The files of the lake may have changed: compare them with those that the database lists."""
+        self._stale = True
+
+    def step(self, catalog: Catalog, position: int) -> bool:
+        """Archive the oldest day that is to leave the database; whether there was one.
+
+        position: the offset up to which the lake has all rows. All files of days that have ended are merged.
+        Raises LakeError, OSError and duckdb.Error.
+        """
+        due = self._due(position)
+        if due is None and not self._stale:
+            return False
+        listing = self._listing(catalog)
+        if self._stale:
+            self._refresh(catalog, listing)
+            self._stale = False
+        if due is None:
+            return False
+        files = self._described(catalog, listing, due.day)
+        for table in DAILY:
+            if problem := self._difference(catalog, due, table, [file for file in files if file.table == table]):
+                self._refused.add(due.day)
+                _log.error("day %s stays in the database: %s", due.date, problem)
+                return True
+        self.call(lambda: self._store.archive([due.day], files))
+        self.archived += 1
+        _log.info("day %s is in the lake only: %d files", due.date, len(files))
+        return True
+
+    def _due(self, position: int) -> Partition | None:
+        """The oldest day that is to leave the database and can."""
+        days = self._store.database.partitions.days
+        for day, following in itertools.pairwise(days):
+            if day.archived or day.day in self._refused:
+                continue
+            complete = day.rolled_up and following.first_offset <= position + 1
+            old = day.day < days[-1].day - self.retention.hot_days
+            return day if complete and (old or self._store.database.exceeds(self.retention.bytes)) else None
+        return None
+
+    def _listing(self, catalog: Catalog) -> Listing:
+        found: Listing = defaultdict(list)
+        for table, path, size in catalog.files():
+            if table in DAILY and Span.of(path, size, self._store.database.name) is not None:
+                date = datetime.date.fromisoformat(path.parent.name.partition("=")[2])
+                found[(date - EPOCH).days, table].append(path)
+        return found
+
+    def _refresh(self, catalog: Catalog, listing: Listing) -> None:
+        """Let archived days have the files that the lake has now: others have been merged, or are gone."""
+        archive = self._store.database.partitions.archive
+        changed = []
+        for partition in self._store.database.partitions.days:
+            day = partition.day
+            known = {(file.table, file.path) for file in archive.files(day)}
+            if partition.archived and known != {
+                (table, str(path.relative_to(catalog.data)))
+                for table in DAILY
+                for path in listing.get((day, table), ())
+            }:
+                changed.append(day)
+        if changed:
+            files = [file for day in changed for file in self._described(catalog, listing, day)]
+            self.call(lambda: self._store.archive(changed, files))
+
+    def _described(self, catalog: Catalog, listing: Listing, day: int) -> list[ArchivedFile]:
+        return [
+            file
+            for table in DAILY
+            for file in _describe(catalog.connection, catalog.data, day, table, listing.get((day, table), ()))
+        ]
+
+    def _difference(self, catalog: Catalog, day: Partition, table: str, files: Sequence[ArchivedFile]) -> str:
+        """What rows of the database the files lack, in words; empty for none."""
+        absent = {column for file in files for column in file.lacks.split(",")} | set(FOLLOWING.get(table, {}))
+        columns = [column for column in LOG_COLUMNS[table] if column not in absent]
+        # The sum of hashes does not depend on the order.
+        query = f"SELECT count(*), coalesce(sum(hash({quoted(columns)})), 0)"
+        with self._store.cursor() as log:
+            name = day.table(table)
+            rows, total, last = log.execute(f'{query}, coalesce(max("{OFFSET}"), 0) FROM "{name}"').fetchone() or ()
+        found, checksum = 0, 0
+        if files and rows:
+            paths = _paths(catalog.data / file.path for file in files)
+            # The lake may have rows that a log restored from a backup has lost.
+            condition = f'WHERE "{OFFSET}" <= {last}'
+            relation = f"read_parquet([{paths}], hive_partitioning => false)"
+            found, checksum = catalog.connection.execute(f"{query} FROM {relation} {condition}").fetchone() or (0, 0)
+        if (found, checksum) == (rows, total):
+            return ""
+        return f"the lake has {found} rows of table {table!r}, expected {rows}" + (
+            " with the same values" if found == rows else ""
+        )
+
+
+def _describe(
+    connection: duckdb.DuckDBPyConnection, data: Path, day: int, table: str, paths: Sequence[Path]
+) -> list[ArchivedFile]:
+    if not paths:
+        return []
+    relation = f"read_parquet([{_paths(paths)}], hive_partitioning => false, union_by_name => true, filename => true)"
+    jobs = "min(job), max(job)" if is_clustered(table) else "'', ''"
+    rows = connection.execute(
+        f'SELECT filename, count(*), max("{OFFSET}"), {jobs} FROM {relation} GROUP BY filename'
+    ).fetchall()
+    schema = connection.execute(f"SELECT file_name, list(name) FROM parquet_schema([{_paths(paths)}]) GROUP BY 1")
+    has = dict(schema.fetchall())
+    return [
+        ArchivedFile(
+            day,
+            table,
+            str(Path(path).relative_to(data)),
+            count,
+            last,
+            first_job,
+            last_job,
+            ",".join(column for column in LOG_COLUMNS[table] if column not in has[path]),
+        )
+        for path, count, last, first_job, last_job in rows
+    ]
+
+
+def _paths(paths: Iterable[Path]) -> str:
+    return ", ".join(literal(str(path)) for path in paths)

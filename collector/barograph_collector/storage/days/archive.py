@@ -1,0 +1,128 @@
+"""The archive: days whose rows are in Parquet files of the lake, and no longer in tables of the database.
+
+The database lists the files, so a question needs no catalog. What it lists changes in one transaction with the tables.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import duckdb
+
+from barograph_collector.storage.connection import first_line
+from barograph_collector.storage.layout import LOG_COLUMNS, OWN_COLUMNS, default, quoted, restored
+
+FILES: Final = "lake_files"
+UNREADABLE: Final = (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException)
+"""DuckDB's errors for a file that is not there, or is none."""
+_NOWHERE: Final = Path("/no-lake")
+EPOCH: Final = datetime.date(1970, 1, 1)
+
+
+class LakeAway(Exception):
+    """Days in the lake cannot be read. The text names them and the reason."""
+
+
+class ArchivedFile(NamedTuple):
+    """A file with rows of one table and day. path: below the directory of the lake's files.
+
+    first_job, last_job: the least and the greatest job in it, empty in a table without jobs. lacks: the columns,
+    separated by commas, that are younger than the file.
+    """
+
+    day: int
+    table: str
+    path: str
+    rows: int
+    last_offset: int
+    first_job: str
+    last_job: str
+    lacks: str = ""
+
+
+class Archive:
+    """The files of the archived days; unchangeable. directory: that of the files, None for a log without a lake."""
+
+    def __init__(self, directory: Path | None, files: Iterable[ArchivedFile] = ()) -> None:
+        self.directory = directory
+        self._files: dict[tuple[str, int], list[ArchivedFile]] = defaultdict(list)
+        for file in files:
+            self._files[file.table, file.day].append(file)
+
+    @classmethod
+    def load(cls, connection: duckdb.DuckDBPyConnection, directory: Path | None) -> Archive:
+        """As the database has it in the present transaction. Raises duckdb.Error."""
+        query = f"SELECT {quoted(OWN_COLUMNS[FILES])} FROM {FILES} ORDER BY path"
+        return cls(directory, (ArchivedFile(*row) for row in connection.execute(query).fetchall()))
+
+    def store(self, connection: duckdb.DuckDBPyConnection, days: Collection[int]) -> None:
+        """Replace what the database lists of these days. Raises duckdb.Error."""
+        connection.execute(f"DELETE FROM {FILES} WHERE day IN (SELECT unnest(?::BIGINT[]))", [list(days)])
+        for file in self.files():
+            if file.day in days:
+                connection.execute(f"INSERT INTO {FILES} VALUES ({', '.join('?' * len(file))})", list(file))
+
+    def replaced(self, days: Collection[int], files: Iterable[ArchivedFile]) -> Archive:
+        """With other files, or none, for these days."""
+        return Archive(self.directory, [*(file for file in self.files() if file.day not in days), *files])
+
+    def files(self, day: int | None = None) -> list[ArchivedFile]:
+        """Those of a day, or all."""
+        return [file for files in self._files.values() for file in files if day in (None, file.day)]
+
+    def rows(self, table: str, day: int) -> int:
+        """How many a table has on a day."""
+        return sum(file.rows for file in self._files.get((table, day), ()))
+
+    def last_offset(self, table: str, day: int) -> int:
+        """That of the last row of a table on a day, 0 for none."""
+        return max((file.last_offset for file in self._files.get((table, day), ())), default=0)
+
+    def source(self, table: str, day: int, job: str = "") -> str:
+        """What to select from for the rows of a day, or at least those of a job; empty where there are none."""
+        files = self._files.get((table, day), [])
+        if job:
+            files = [file for file in files if file.first_job <= job <= file.last_job]
+        parts = [
+            f"SELECT {_selected(table, lacks)} FROM read_parquet([{self._paths(same)}], hive_partitioning => false)"
+            for lacks in sorted({file.lacks for file in files})
+            if (same := [file for file in files if file.lacks == lacks])
+        ]
+        return f"({' UNION ALL '.join(parts)})" if parts else ""
+
+    def away(self, days: Collection[int], error: duckdb.Error) -> LakeAway:
+        """For days, counted from 1970-01-01, whose files gave an error."""
+        reason = first_line(error) if self.directory is not None else "they are in a lake, and the collector has none"
+        return LakeAway(f"{_listed(days)} could not be read: {reason}")
+
+    def _paths(self, files: Sequence[ArchivedFile]) -> str:
+        paths = (str((self.directory or _NOWHERE) / file.path) for file in files)
+        return ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+
+
+def nothing(table: str) -> str:
+    """No rows, with the columns of a table."""
+    empty = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in LOG_COLUMNS[table].items())
+    return f"SELECT {empty} WHERE false"
+
+
+def _selected(table: str, lacks: str) -> str:
+    absent = set(lacks.split(","))
+    return ", ".join(
+        f'{default(table, column)} AS "{column}"' if column in absent else restored(table, column)
+        for column in LOG_COLUMNS[table]
+    )
+
+
+def _listed(days: Collection[int]) -> str:
+    """Days in words.
+
+    >>> _listed([20000]), _listed([20003, 20000])
+    ('day 2024-10-04', 'days 2024-10-04 to 2024-10-07')
+    """
+    first, last = (EPOCH + datetime.timedelta(days=day) for day in (min(days), max(days)))
+    return f"day {first}" if first == last else f"days {first} to {last}"

@@ -1,0 +1,434 @@
+"""Days that are in the lake leave the database: every question has the same answer, and a kill costs no row."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from barograph_agent.protocol import wire
+from barograph_agent.protocol.tables import TABLES
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.lake.archiver import Archiver
+from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.query.reader import answer_read
+from barograph_collector.query.sql import Querier
+from barograph_collector.storage import pages
+from barograph_collector.storage.database import Database
+from barograph_collector.storage.days.archive import Archive
+from barograph_collector.storage.days.partitions import Partitions
+from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
+from barograph_collector.storage.store import Store
+from helpers.clocks import calendar_at
+from helpers.lakes import alike, any_rows, logged, rows_of
+from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
+
+FIRST = 20_000
+WRITTEN = ("blocks", "scores", "silences")
+Rows = list[list[tuple[Any, ...]]]
+
+
+class History:
+    """A log of some days with its lake, below a directory."""
+
+    def __init__(self, root: Path, hot_days: int = 1) -> None:
+        self.root = root
+        self.day = FIRST
+        self._hot_days = hot_days
+        self.open()
+
+    def open(self, lake: bool = True) -> None:
+        """Open the log, with or without its lake."""
+        system = calendar_at(lambda: self.day * DAY_SECONDS)
+        self.store = Store(self.root / "log.duckdb", system=system, lake=self.root / "lake" / DATA if lake else None)
+        self.publisher = Publisher(self.store, self.root / "lake", seconds=0.0)
+        self.publisher.archiver.retention = Retention(hot_days=self._hot_days)
+
+    def write(self, days: int, rows: int = 60) -> None:
+        """Rows of some daily tables on so many days."""
+        for _ in range(days):
+            for _ in range(2):
+                numbers = np.random.default_rng(self.store.head)
+                entries = [any_rows(table, rows, numbers, 2) for table in WRITTEN]
+                self.store.commit(entries, {"s": self.store.head + 1})
+                while self.publisher.publish():
+                    pass
+            self.day += 1
+            self.store.apply_retention(Retention())
+
+    def settle(self) -> None:
+        """Bring everything into the lake, and archive what can be."""
+        while self.publisher.publish() or self.publisher.compact() or self.publisher.archive():
+            pass
+
+    def close(self) -> None:
+        """Close the log."""
+        self.publisher.close()
+        self.store.close()
+
+    @property
+    def archived(self) -> list[int]:
+        """The days that have left the database."""
+        return [day.day for day in self.store.database.partitions.days if day.archived]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rows]:
+    """A closed log of four days that are in the lake, of which none is archived; and its rows."""
+    history = History(tmp_path_factory.mktemp("published"))
+    history.write(days=4)
+    while history.publisher.publish() or history.publisher.compact():
+        pass
+    rows = logged(history.store, *WRITTEN)
+    history.close()
+    copy_log(history.root, history.root / "before")
+    return history.root, rows
+
+
+def copy_log(source: Path, target: Path) -> None:
+    """The files of a log as they are: what a kill leaves."""
+    target.mkdir(exist_ok=True)
+    for path in target.glob("log.duckdb*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in source.glob("log.duckdb*"):
+        shutil.copytree(path, target / path.name) if path.is_dir() else shutil.copy(path, target)
+
+
+@pytest.fixture
+def history(published: tuple[Path, Rows]) -> Iterator[History]:
+    """That log, of which all days but two can be archived."""
+    root, _ = published
+    copy_log(root / "before", root)
+    made = History(root)
+    made.day = FIRST + 4
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[History]:
+    """An empty log."""
+    made = History(tmp_path)
+    yield made
+    made.close()
+
+
+def paged(store: Store, table: str, limit: int = 33, job: str = "") -> list[tuple[Any, ...]]:
+    """A table, page by page."""
+    found: list[tuple[Any, ...]] = []
+    after = 0
+    while (page := store.read(table, after, limit, job)).rows:
+        assert not page.note
+        found += zip(*(page.columns[name] for name in LOG_COLUMNS[table]), strict=True)
+        after = page.next_offset
+    return found
+
+
+def followed(store: Store, limit: int = 50) -> Rows:
+    """All daily tables, in rounds."""
+    found: dict[str, list[tuple[Any, ...]]] = {table: [] for table in WRITTEN}
+    offsets = dict.fromkeys(WRITTEN, 0)
+    while True:
+        upto, tables = store.read_round(offsets, limit)
+        for table, columns in tables.items():
+            found[table] += zip(*(columns[name] for name in LOG_COLUMNS[table]), strict=True)
+        if not tables and upto == max(offsets.values()):
+            return list(found.values())
+        offsets = dict.fromkeys(WRITTEN, upto)
+
+
+def asked(store: Store, query: str) -> wire.Result:
+    """The answer of the collector to a query."""
+    return Querier(store, lambda: None).answer(wire.Sql(1, query, 100_000, 10.0))
+
+
+def selected(store: Store, table: str) -> list[tuple[Any, ...]]:
+    """A table by SQL."""
+    answer = asked(store, f'SELECT * FROM "{table}" ORDER BY "{OFFSET}"')
+    assert (answer.error, answer.note) == ("", "")
+    return arrow(answer.stream)
+
+
+def arrow(stream: bytes) -> list[tuple[Any, ...]]:
+    """The rows of an answer."""
+    return [tuple(row.values()) for row in pa.ipc.open_stream(stream).read_all().to_pylist()]
+
+
+@pytest.mark.parametrize("window", [pages.WINDOW_ROWS, 20])
+def test_pages_rounds_and_sql_have_the_rows_of_the_lake_and_of_the_database_as_one(
+    history: History, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(pages, "WINDOW_ROWS", window)
+    monkeypatch.setattr(pages, "_STEP_LIMIT", window)
+    store = history.store
+    before, counts, heads = logged(store, *WRITTEN), store.database.row_counts(), store.database.heads
+    size = {job: paged(store, "blocks", job=job) for job in ("c0/1.0.0", "c1/8.0.0", "c9/none")}
+    latest = store.read("blocks", -150, 60).columns[OFFSET].tolist()  # type: ignore[union-attr]
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1]
+    with store.cursor() as log:
+        assert log.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'blocks_%'").fetchone() == (2,)
+    for reopened in (False, True):
+        if reopened:
+            history.close()
+            history.open()
+            store = history.store
+        assert alike([paged(store, table) for table in WRITTEN], before)
+        assert alike(followed(store), before)
+        assert alike([selected(store, table) for table in WRITTEN], before)
+        assert alike([paged(store, "blocks", job=job) for job in size], list(size.values()))
+        assert store.read("blocks", -150, 60).columns[OFFSET].tolist() == latest  # type: ignore[union-attr]
+        assert store.read("blocks", -1000, 60).next_offset == paged(store, "blocks")[59][0]
+        assert store.database.row_counts() == counts
+        assert store.database.heads == heads
+
+
+def test_the_file_shrinks_by_what_the_lake_has(fresh: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barograph_collector.storage.store.MIN_FREE_BYTES", 2**16)
+    monkeypatch.setattr("barograph_collector.storage.store.FREE_SHARE", 0.3)
+    history = fresh
+    history.write(days=3, rows=9000)
+    history.store.checkpoint()
+    before = (history.root / "log.duckdb").stat().st_size
+    history.publisher.archiver.retention = Retention(hot_days=0)
+    history.settle()
+    assert history.store.shrink(0)
+    assert (history.root / "log.duckdb").stat().st_size < 0.7 * before
+    assert len(paged(history.store, "blocks", limit=10**5)) == 3 * 2 * 9000
+
+
+def test_a_size_limit_archives_days_earlier_and_drops_none(history: History) -> None:
+    history.publisher.archiver.retention = Retention(hot_days=100, bytes=1)
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1, FIRST + 2]
+    assert history.store.apply_retention(Retention(bytes=1)) == 0
+    assert history.store.apply_retention(Retention(days=3, hot_days=1)) == 1
+    assert history.archived == [FIRST + 1, FIRST + 2]
+    offsets = [row[0] for row in paged(history.store, "blocks")]
+    assert min(offsets) >= history.store.database.partitions.first_offset > 1
+    assert [row[0] for row in selected(history.store, "blocks")] == offsets
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+STEPS: list[tuple[type, str, bool]] = [
+    (Archiver, "_difference", False),
+    (Partitions, "_create_views", False),
+    (Archive, "store", False),
+    (Archive, "store", True),
+    (Database, "checkpoint", False),
+    (Database, "checkpoint", True),
+    (Store, "archive", True),
+]
+"""Functions, and whether the death is after them or before."""
+
+
+@pytest.mark.parametrize(("owner", "name", "after"), STEPS)
+def test_a_death_at_any_step_loses_and_doubles_nothing(
+    history: History, published: tuple[Path, Rows], monkeypatch: pytest.MonkeyPatch, owner: type, name: str, after: bool
+) -> None:
+    root, expected = published
+    function = getattr(owner, name)
+
+    def dies(*arguments: Any, **named: Any) -> Any:
+        if after:
+            function(*arguments, **named)
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(owner, name, dies)
+        with pytest.raises(Killed):
+            history.publisher.archive()
+    copy_log(root, root / "left")
+    history.close()
+    copy_log(root / "left", root)
+    history.open()
+    assert alike([paged(history.store, table, 1000) for table in WRITTEN], expected)
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1]
+    assert alike([paged(history.store, table, 1000) for table in WRITTEN], expected)
+    assert alike([selected(history.store, table) for table in WRITTEN], expected)
+
+
+ARCHIVE_FOREVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+sys.path.insert(0, sys.argv[2] + "/collector")
+import test_archive
+history = test_archive.History(Path(sys.argv[1]), hot_days=0)
+days = history.store.database.partitions.days
+history.day = days[-1].day + 1 if days else test_archive.FIRST
+while True:
+    history.write(days=1)
+    history.settle()
+    print("day", flush=True)
+"""
+
+
+@pytest.mark.process
+def test_kills_at_any_instant_lose_and_double_nothing(tmp_path: Path) -> None:
+    chance = np.random.default_rng(5)
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", ARCHIVE_FOREVER, str(tmp_path), str(Path(__file__).parents[1])],
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            for _ in range(chance.integers(1, 3)):
+                assert process.stdout.readline() == b"day\n"
+            threading.Event().wait(chance.uniform(0, 1))
+            process.send_signal(signal.SIGKILL)
+    history = History(tmp_path, hot_days=0)
+    history.store.apply_retention(Retention())
+    history.settle()
+    assert len(history.archived) >= 8
+    for table in WRITTEN:
+        found = paged(history.store, table, limit=1000)
+        assert len(found) % 60 == 0  # whole commits
+        assert [row[0] for row in found] == sorted({row[0] for row in found})
+        assert [row[0] for row in selected(history.store, table)] == [row[0] for row in found]
+        assert alike(rows_of(tmp_path / "lake", table), [found])
+    history.close()
+
+
+def test_a_lake_that_is_away_leaves_the_days_of_the_database_and_says_which_are_missing(
+    history: History,
+) -> None:
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1]
+    root = history.root
+    store = history.store
+    whole = len(paged(store, "blocks"))
+    (root / "lake").rename(root / "away")
+    answer = asked(store, "SELECT count(*) FROM blocks")
+    assert answer.error == ""
+    assert answer.note.startswith("days 2024-10-04 to 2024-10-05 could not be read: No files found")
+    page = store.read("blocks", 0, 100)
+    assert page.rows == 100
+    assert page.columns[OFFSET][0] > store.database.partitions.days[2].first_offset - 1
+    assert page.note.startswith("days 2024-10-04 to 2024-10-05 could not be read")
+    assert store.read("blocks", -100, 100).note == ""
+    assert store.read("blocks", -whole, 100).rows == 100
+    # A follower would count the days as read.
+    reply = answer_read(store, lambda: None, wire.Read(1, "", 0, 100, tables={"blocks": 0}))
+    assert reply.error.startswith("day 2024-10-04 could not be read: No files found")
+    newest = store.database.partitions.days[2].first_offset
+    assert answer_read(store, lambda: None, wire.Read(1, "", 0, 100, tables={"blocks": newest})).rows == 100
+    # A question to other tables is none of the lake.
+    assert asked(store, "SELECT count(*) FROM jobs").note == ""
+    (root / "away").rename(root / "lake")
+    assert len(paged(store, "blocks")) == whole
+    assert asked(store, "SELECT count(*) FROM blocks").note == ""
+    # Opened without it, as by a backup.
+    history.close()
+    history.open(lake=False)
+    answer = asked(history.store, "SELECT count(*) FROM blocks")
+    assert (
+        answer.note == "days 2024-10-04 to 2024-10-05 could not be read: they are in a lake, and the collector has none"
+    )
+    assert history.store.read("blocks", 0, 100).note == answer.note
+
+
+def test_files_that_are_merged_later_take_the_place_of_those_before(fresh: History) -> None:
+    history = fresh
+    history.write(days=2)
+    history.publisher.archiver.retention = Retention(hot_days=0)
+    expected = logged(history.store, *WRITTEN)
+    # As if it had been archived before its files were merged.
+    while history.publisher.publish():
+        pass
+    while history.publisher.archive():
+        pass
+    before = {file.path for file in history.store.database.partitions.archive.files()}
+    assert len({path for path in before if "blocks" in path}) > 2
+    history.settle()
+    after = {file.path for file in history.store.database.partitions.archive.files()}
+    assert not before & after
+    for path in before:
+        (history.root / "lake" / DATA / path).unlink()
+    assert alike([paged(history.store, table) for table in WRITTEN], expected)
+
+
+def test_a_day_of_which_the_lake_lacks_a_row_stays(history: History, caplog: pytest.LogCaptureFixture) -> None:
+    day = history.store.database.partitions.days[0]
+    history.store.database.cursor().execute(
+        f'INSERT INTO "{day.table("silences")}" SELECT * REPLACE (0 AS "{OFFSET}") FROM silences LIMIT 1'
+    )
+    with caplog.at_level(logging.ERROR):
+        history.settle()
+    assert history.archived == [FIRST + 1]
+    assert caplog.messages == [
+        "day 2024-10-04 stays in the database: the lake has 120 rows of table 'silences', expected 121"
+    ]
+
+
+def test_a_column_that_is_younger_than_a_file_has_its_default(history: History) -> None:
+    lake = history.root / "lake"
+    (path,) = [path for path in lake.rglob("scores/cluster=c0/day=2024-10-04/*.parquet") if path.stem.count("-") > 2]
+    with duckdb.connect() as other:
+        shutil.copy(path, f"{path}.whole")
+        other.execute(f"COPY (SELECT * EXCLUDE (basis) FROM '{path}') TO '{path}.new' (FORMAT parquet)")
+    Path(f"{path}.new").rename(path)
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1]
+    bases = {(row[1][:2], row[-3]) for row in paged(history.store, "scores") if row[0] <= 360}
+    assert LOG_COLUMNS["scores"].keys() >= {"basis"}
+    assert ("c0", TABLES["scores"].defaults["basis"]) in bases
+    assert len(selected(history.store, "scores")) == 4 * 120
+    Path(f"{path}.whole").rename(path)
+
+
+def test_a_collector_archives_days_while_it_takes_rows_and_answers(published: tuple[Path, Rows]) -> None:
+    root, expected = published
+    copy_log(root / "before", root)
+    lake = root / "lake"
+    with (
+        collector_on(
+            root / "log.duckdb",
+            publisher_of=lambda store: Publisher(store, lake, seconds=0.0),
+            lake=lake / DATA,
+            retention=Retention(hot_days=0),
+        ) as collector,
+        LogReader(collector.endpoint, DEADLINE_SECONDS) as reader,
+    ):
+        publisher = collector.publisher
+        assert publisher is not None
+        wait_until(lambda: publisher.figures.archived == 3, "three days are in the lake only")
+        offsets = [offset for page in reader.read_all("blocks") for offset in page.columns[OFFSET]]
+        assert offsets == [row[0] for row in expected[0]]
+        (count,) = arrow(reader.query("SELECT count(*) AS n FROM blocks").stream)
+        assert count == (len(offsets),)
+        with Producer(collector.endpoint) as producer:
+            producer.hello()
+            producer.append(1, "blocks", 10, blocks(10))
+            producer.receive_ack(1)
+
+
+def test_sql_reaches_no_file_by_its_name(history: History) -> None:
+    history.settle()
+    file = history.root / "lake" / DATA / history.store.database.partitions.archive.files()[0].path
+    assert asked(history.store, f"FROM '{file}'").error == f"query names '{file}', expected a table of the log"
+    assert asked(history.store, f"FROM read_parquet('{file}')").error.startswith("query calls read_parquet()")
+    assert asked(history.store, "FROM log.main.blocks").error == "query names log.blocks, expected blocks"
+    # Views, subqueries and the schema make no difference.
+    counts = [
+        asked(history.store, query).stream
+        for query in ("SELECT count(*) AS n FROM blocks", "SELECT (SELECT count(*) FROM main.blocks) AS n")
+    ]
+    assert counts[0] == counts[1]
