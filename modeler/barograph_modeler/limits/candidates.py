@@ -35,11 +35,12 @@ DIFFERENCES: Final = 12
 HOUR_DIFFERENCE: Final = 20
 FAILED: Final = 21
 VALUE: Final = 22
-JOB: Final = 30
-FREQUENCY: Final = 40
-ON_SCALE: Final = 41
-REQUEST: Final = 42
-FEATURES: Final = 43
+OUTLIVED: Final = 30
+JOB: Final = 32
+FREQUENCY: Final = 42
+ON_SCALE: Final = 43
+REQUEST: Final = 44
+FEATURES: Final = 45
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,19 @@ class Candidates:
     features: Floats
 
 
-def candidates(row: Floats, jobs: RecentJobs, now: float) -> Candidates:
-    """The candidates for a job at its submission. row: the columns before FAILED."""
+def candidates(row: Floats, jobs: RecentJobs, running: Floats, now: float) -> Candidates:
+    """The candidates for a job at its submission.
+
+    row: the columns before FAILED. running: ascending log seconds for which jobs of its program run already.
+    """
     rows = jobs.similar(row)
     asked = row[Column.LOG_REQUESTED : Column.LOG_REQUESTED + 1] if row[Column.REQUESTED] > 0 else np.empty(0)
     x = np.concatenate([rows[:, Column.LOG_SECONDS], SCALE, asked])
     features = np.zeros((x.size, FEATURES))
     seen, scale = len(rows), len(rows) + SCALE.size
     _compare(features[:seen], rows, row, jobs, now)
-    features[:, VALUE:JOB] = _values(x, row)
+    features[:, VALUE:OUTLIVED] = _values(x, row)
+    features[:, OUTLIVED:JOB] = _outlived(x, running)
     features[:, JOB:FREQUENCY] = _job(row, jobs)
     features[seen:scale, FREQUENCY] = jobs.log_frequencies / 3
     features[seen:scale, ON_SCALE] = 1
@@ -102,6 +107,12 @@ def _values(x: Floats, row: Floats) -> Floats:
             np.clip(since, -4, 4) / 2,
         ]
     )
+
+
+def _outlived(x: Floats, running: Floats) -> Floats:
+    """How many running jobs, as a logarithm and as a share, run longer already than each runtime."""
+    outlived = running.size - np.searchsorted(running, x, side="right")
+    return np.column_stack([np.log1p(outlived) / 2, outlived / max(running.size, 1)])
 
 
 def _job(row: Floats, jobs: RecentJobs) -> list[float]:

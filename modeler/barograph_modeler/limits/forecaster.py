@@ -13,6 +13,7 @@ import numpy.typing as npt
 from barograph_modeler.limits.bounds import LimitBounds
 from barograph_modeler.limits.candidates import Candidates, candidates
 from barograph_modeler.limits.columns import COLUMNS, Column
+from barograph_modeler.limits.deadlines import Deadlines
 from barograph_modeler.limits.density import RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.in_flight import JobsInFlight
 from barograph_modeler.limits.job import SubmittedJob
@@ -64,6 +65,7 @@ class LimitForecaster:
         self._bounds = LimitBounds()
         self._jobs = RecentJobs()
         self._in_flight = JobsInFlight()
+        self._deadlines = Deadlines()
         self._weights = CandidateWeights(seed)
         self._waiting: dict[Hashable, _Waiting] = {}
         self._trainable: dict[Hashable, None] = {}
@@ -75,8 +77,11 @@ class LimitForecaster:
         """The forecast for a new job. Raises ValueError if a job with this key is in flight."""
         if key in self._waiting:
             raise ValueError(f"job {key} is in flight already, expected a new one")
+        for number in self._deadlines.passed(job.submitted):
+            self._shares[number].learn(True)
         row = self._row(job)
-        those = candidates(row, self._jobs, job.submitted)
+        running = self._in_flight.log_elapsed((job.user, job.executable), job.submitted)
+        those = candidates(row, self._jobs, running, job.submitted)
         density = RuntimeDensity(those.log_seconds, self._weights(those.features, job.user))
         log_tail = density.log_tail()
         limits = tuple(self._limit(one, log_tail, job.requested) for one in self._shares)
@@ -93,6 +98,7 @@ class LimitForecaster:
     def start(self, key: Hashable, now: float) -> None:
         """A job in flight starts. Raises KeyError if it is not in flight."""
         self._in_flight.start(key, now)
+        self._deadlines.start(key, now, self._waiting[key].limits)
 
     def end(self, key: Hashable, now: float, seconds: float, failed: bool = False) -> None:
         """A job in flight has ended after so many seconds, above 0. Raises KeyError if it is not in flight."""
@@ -100,8 +106,10 @@ class LimitForecaster:
         self._trainable.pop(key, None)
         self._in_flight.end(key)
         log_seconds = min(max(math.log(seconds), 0.0), MAX_LOG_SECONDS)
-        for share, limit in zip(self._shares, waiting.limits, strict=True):
-            share.learn(seconds > limit)
+        ahead = self._deadlines.end(key)
+        for number, (share, limit) in enumerate(zip(self._shares, waiting.limits, strict=True)):
+            if ahead is None or number in ahead:
+                share.learn(seconds > limit)
         if waiting.candidates is not None and waiting.log_tail is not None:
             self._tails.add(tail_at(waiting.log_tail, log_seconds))
             self._learn(waiting.candidates, waiting.user, log_seconds)
@@ -113,6 +121,7 @@ class LimitForecaster:
     def discard(self, key: Hashable) -> None:
         """A job in flight was cancelled before it started, or is lost. Raises KeyError if it is not in flight."""
         del self._waiting[key]
+        self._deadlines.end(key)
         self._trainable.pop(key, None)
         self._in_flight.end(key)
 

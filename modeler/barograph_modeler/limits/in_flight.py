@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Hashable
+from itertools import islice
 from typing import Final, TypeAlias
+
+import numpy as np
+
+from barograph_modeler.maxima.sample import Floats
 
 MAX_SUBMITTERS: Final = 100_000
 """Users and programs whose last submission is kept."""
+MAX_RUNNING: Final = 100
+"""Running jobs of a program that are compared with a new one: those that run for longest."""
 NEVER: Final = 1e6
 """Seconds since the last submission where there was none."""
 Program: TypeAlias = tuple[int, int]
@@ -57,6 +64,14 @@ class JobsInFlight:
         """Log of the seconds since the first of the program's running jobs started, at least 0."""
         started = self._started.get(program)
         return math.log(max(now - next(iter(started.values())), 1.0)) if started else 0.0
+
+    def log_elapsed(self, program: Program, now: float) -> Floats:
+        """Ascending logs of the seconds for which the program's first MAX_RUNNING running jobs have run."""
+        started = self._started.get(program)
+        if not started:
+            return np.empty(0)
+        elapsed = now - np.array(list(islice(started.values(), MAX_RUNNING)))
+        return np.log(np.maximum(elapsed[::-1], 1.0))
 
     def since(self, submitter: tuple[int, ...], now: float) -> float:
         """Log of 1 + seconds since the last submission of a user or program."""

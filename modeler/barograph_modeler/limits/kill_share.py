@@ -12,8 +12,12 @@ from typing import Final
 
 GAIN: Final = 0.1
 """Relative change of the share per job killed too many or too few."""
-MAX_ERROR: Final = 25.0
-"""Jobs killed too many or too few that are made up for."""
+MAX_RESPONSE: Final = 60.0
+"""Jobs killed too many at which limits are as long as they get: the share asked for is 1/400 of the risk."""
+MAX_TOO_MANY: Final = 1000.0
+"""Jobs killed too many that are made up for: a user may submit a thousand like jobs before the first has ended."""
+MAX_TOO_FEW: Final = 25.0
+"""Likewise too few."""
 
 
 class KillShare:
@@ -28,8 +32,8 @@ class KillShare:
     @property
     def share(self) -> float:
         """What to ask of RecentTails."""
-        return min(self.risk * math.exp(-GAIN * self._error), 0.9)
+        return min(self.risk * math.exp(-GAIN * min(self._error, MAX_RESPONSE)), 0.9)
 
     def learn(self, killed: bool) -> None:
         """An ended job ran longer than its limit, or not."""
-        self._error = min(max(self._error + killed - self.risk, -MAX_ERROR), MAX_ERROR)
+        self._error = min(max(self._error + killed - self.risk, -MAX_TOO_FEW), MAX_TOO_MANY)

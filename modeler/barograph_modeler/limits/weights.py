@@ -20,6 +20,7 @@ from barograph_modeler.limits.candidates import (
     DIFFERENCES,
     FEATURES,
     ON_SCALE,
+    OUTLIVED,
     PROGRAM_RECENCY,
     SAME_PROGRAM,
     SAME_REQUEST,
@@ -48,8 +49,11 @@ INITIAL: Final = {
     DIFFERENCES: -1.0,
     DIFFERENCES + 1: -1.0,
     ON_SCALE: -1.0,
+    OUTLIVED: -0.5,
+    OUTLIVED + 1: -0.5,
 }
-"""Linear weights before any job: newer runs of the same program count for more."""
+"""Linear weights before any job: newer runs of the same program count for more, and for less what running jobs have
+outlived."""
 
 
 class CandidateWeights:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from barograph_modeler.limits.bounds import SHARE, LimitBounds
+from barograph_modeler.limits.deadlines import SPARE, Deadlines
 from barograph_modeler.limits.density import KNOTS, RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.forecaster import LimitForecaster
 from barograph_modeler.limits.job import SubmittedJob
-from barograph_modeler.limits.kill_share import KillShare
+from barograph_modeler.limits.kill_share import MAX_TOO_MANY, KillShare
 from barograph_modeler.limits.weights import WIDTHS
 from barograph_modeler.maxima.tails import RecentTails
 
@@ -55,6 +56,79 @@ def test_a_steered_share_holds_where_the_scores_are_wrong():
         share.learn(beyond)
         tails.add(tail)
     assert killed / 20_000 == pytest.approx(0.05, rel=0.05)
+
+
+def test_jobs_killed_too_many_at_once_are_made_up_for():
+    """Like jobs that are submitted together exceed their limits together."""
+    rng = np.random.default_rng(1)
+    tails, share, killed = RecentTails(), KillShare(0.05), int(MAX_TOO_MANY) // 2
+    for _ in range(killed):
+        share.learn(True)
+    for _ in range(20_000):
+        tail = rng.random()
+        beyond = tail < tails.quantile(share.share)
+        killed += beyond
+        share.learn(beyond)
+        tails.add(tail)
+    assert killed / (20_000 + MAX_TOO_MANY // 2) == pytest.approx(0.05, rel=0.05)
+
+
+def test_limits_pass_in_order_of_time_and_once_each():
+    deadlines = Deadlines()
+    deadlines.start("a", 0.0, (100.0, 50.0, 20.0))
+    deadlines.start("b", 10.0, (15.0, 200.0, 5.0))
+    assert list(deadlines.passed(10.0)) == []
+    assert list(deadlines.passed(26.0)) == [2, 2, 0]
+    assert list(deadlines.passed(50.0)) == []
+    assert deadlines.end("a") == {0, 1}
+    deadlines.start("a", 60.0, (30.0,))
+    assert list(deadlines.passed(100.0)) == [0]
+    assert deadlines.end("a") == set()
+    assert deadlines.end("a") is None
+    assert deadlines.end("b") == {1}
+    assert list(deadlines.passed(1e9)) == []
+
+
+def test_deadlines_of_ended_jobs_are_removed():
+    deadlines = Deadlines()
+    for key in range(10 * SPARE):
+        deadlines.start(key, float(key), (1e9,))
+        deadlines.end(key)
+    assert len(deadlines._heap) <= SPARE + 2
+
+
+def test_a_job_that_runs_beyond_its_limits_lengthens_those_of_the_next_before_it_ends():
+    """The later jobs of a burst are submitted while the first run."""
+
+    def last_limit(*, starts):
+        forecaster = LimitForecaster((0.3,))
+        for i in range(400):
+            forecaster.submit(i, SubmittedJob(1000.0 * i, user=1 + i % 3))
+            forecaster.start(i, 1000.0 * i)
+            forecaster.end(i, 1000.0 * i + 900, 20.0 * (1 + i % 40))
+        for i in range(400, 500):
+            forecaster.submit(i, SubmittedJob(1e6, user=9))
+            if starts:
+                forecaster.start(i, 1e6)
+        return forecaster.submit(500, SubmittedJob(1.01e6, user=7)).limits[0]
+
+    assert last_limit(starts=True) > 1.2 * last_limit(starts=False)
+
+
+def test_running_jobs_that_have_outlived_all_earlier_runs_lengthen_the_forecast():
+    def forecast(elapsed):
+        forecaster, rng = LimitForecaster(), np.random.default_rng(0)
+        for i in range(300):
+            forecaster.submit(i, SubmittedJob(1000.0 * i, user=1 + i % 3, executable=1))
+            forecaster.start(i, 1000.0 * i)
+            forecaster.end(i, 1000.0 * i + 900, rng.choice([60.0, 60.0, 60.0, 60.0, 5000.0]))
+        for i in range(300, 360):
+            forecaster.submit(i, SubmittedJob(1e6, user=1, executable=1))
+            forecaster.start(i, 1e6)
+        return forecaster.submit(360, SubmittedJob(1e6 + elapsed, user=1, executable=1)).seconds
+
+    assert forecast(10.0) == pytest.approx(60, rel=0.1)
+    assert forecast(1000.0) > 1000
 
 
 def test_no_limit_is_longer_than_what_the_longest_runtimes_and_requests_allow():
