@@ -27,7 +27,7 @@ from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
 from helpers.printed import show
 
 BYTES_PER_CLASS = 12_000
-BYTES_OF_JOBS = 90e6
+BYTES_OF_JOBS = 65e6
 JOBS = 10_000
 READER = """
 import gc, sys

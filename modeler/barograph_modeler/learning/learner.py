@@ -165,7 +165,7 @@ class Learner(Stateful):
         first is often longer than all that follow, since its files are not in memory yet.
         """
         workload = self.workloads.get(pending.workload)
-        if workload is None or (workload.pace is None and workload.runtime is None):
+        if workload is None or (not workload.has_pace and workload.runtime is None):
             return False
         run = _run(pending)
         return not (pending.score <= 1 and run is not None and workload.is_short_of_few(run))
@@ -242,8 +242,8 @@ class Learner(Stateful):
             workload = self.workloads[name]
             if workload.runtime is not None:
                 bands.setdefault(name, []).append((0, "runtime", workload.runtime))
-            if workload.pace is not None:
-                paces.append(pace_output(name, workload.pace, now))
+            if (pace := workload.pace) is not None:
+                paces.append(pace_output(name, pace, now))
         return [
             *(bands_output(name, rows, len(self.workloads[name].runs), now) for name, rows in bands.items()),
             *paces,

@@ -21,6 +21,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.packed import PackedRun, PackedTimeline
+from barograph_modeler.pace.packed_pace import PackedPace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.windows import Window
 
@@ -58,7 +59,8 @@ class Workload:
         """The newest TIMELINES, each an encoded PackedTimeline."""
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
-        self.pace: Pace | None = None
+        self._pace: bytes | None = None
+        """An encoded PackedPace."""
         self.seconds = 0.0
         """Total of the learned intervals."""
         self.interval_coverage = Coverage()
@@ -146,7 +148,7 @@ class Workload:
         """Close the regime of the runs and of every class, and learn the withheld runs. Returns the class ids."""
         runs, self.withheld = self.withheld, []
         self._runtimes = self.runs = self.timelines = ()
-        self.runtime, self.pace = None, None
+        self.runtime, self._pace = None, None
         for interval in self.intervals.values():
             if interval.moments.count:
                 interval.close(interval.until)
@@ -157,10 +159,21 @@ class Workload:
 
     def _agree(self) -> bool:
         """Whether the withheld runs differ less from each other than from the history, in pace or in runtime."""
-        paces = [self.pace.log_ratio(_whole(run.pace)).log for run in self.withheld] if self.pace is not None else []
+        pace = self.pace
+        paces = [] if pace is None else [pace.log_ratio(_whole(run.pace)).log for run in self.withheld]
         usual = self.runtime.expected if self.runtime is not None else math.nan
         runtimes = [math.log((run.runtime_seconds or math.nan) / usual) for run in self.withheld]
         return any(_are_alike(logs) for logs in (paces, runtimes))
+
+    @property
+    def pace(self) -> Pace | None:
+        """Of the healthy runs, decoded at each access."""
+        return None if self._pace is None else PackedPace.decode(self._pace)
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether there is a pace."""
+        return self._pace is not None
 
     @property
     def runtimes(self) -> list[float]:
@@ -189,7 +202,8 @@ class Workload:
     def _fit(self) -> None:
         if self.runs:
             pace = fit_pace([PackedRun.decoded(one) for one in self.runs])
-            self.pace = replace(pace, progress=fit_progress([PackedTimeline.decoded(one) for one in self.timelines]))
+            progress = fit_progress([PackedTimeline.decoded(one) for one in self.timelines])
+            self._pace = PackedPace.encode(replace(pace, progress=progress))
 
 
 def _are_alike(logs: Sequence[float]) -> bool:

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.reduce.blocks import Intervals, reduce
 from barograph_alerts.detection.tolerance import tolerance
 from barograph_modeler.pace.pace import Pace, fit_pace, means_of_text, residuals_of_text
+from barograph_modeler.pace.packed_pace import PackedPace
+from barograph_modeler.pace.progress import fit_progress
+from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import RunPace, Window, Windower
 
 durations = st.lists(
@@ -157,6 +161,35 @@ def test_pace_survives_the_way_through_its_texts():
     assert means_of_text(pace.means_text()) == pytest.approx(pace.means, rel=1e-8)
     assert residuals_of_text(pace.residuals_text()) == pytest.approx(pace.residuals, rel=1e-5)
     assert set(json.loads(pace.means_text())) == {"5", "18446744073709551615"}
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+def test_a_packed_pace_gives_the_same_rows(runs):
+    rng = np.random.default_rng(runs)
+    timelines = []
+    for _ in range(runs):
+        timeline = Timeline()
+        windows = [Window({2**64 - 1: 20}, {2**64 - 1: 0.5}, float(i), i + rng.uniform(0.5, 0.9)) for i in range(30)]
+        timeline.add(windows)
+        timelines.append(timeline)
+    pace = replace(fit_pace([steady(rng.uniform(0.9, 1.1)) for _ in range(runs)]), progress=fit_progress(timelines))
+    read = PackedPace.decode(PackedPace.encode(pace))
+    assert pace.progress is not None
+    for whole, packed in ((pace, read), (pace.progress, read.progress)):
+        names = sorted(set(vars(whole)) - {"residuals", "progress", "points", "seconds", "delays"})
+        assert names
+        assert str([getattr(packed, name) for name in names]) == str([getattr(whole, name) for name in names])
+    assert read.residuals == pytest.approx(pace.residuals, rel=1e-6)
+    assert read.progress.points.tolist() == pace.progress.points.tolist()
+    assert read.progress.seconds == pytest.approx(pace.progress.seconds, rel=1e-6)
+    for name in ("history", "own"):
+        assert np.array(getattr(read.progress.delays, name)) == pytest.approx(
+            np.array(getattr(pace.progress.delays, name)), rel=1e-6
+        )
+
+
+def test_a_packed_pace_without_progress_has_none():
+    assert PackedPace.decode(PackedPace.encode(fit_pace([steady(1.0)]))).progress is None
 
 
 def test_texts_of_a_program_with_very_many_classes_fit_the_log_and_keep_the_longest():
