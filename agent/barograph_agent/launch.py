@@ -131,6 +131,7 @@ class SidecarGuard:
         self.environment = {
             **environment,
             "LD_PRELOAD": preload,
+            "PYTHONPATH": shim.python_path(environment.get("PYTHONPATH", "")),
             RING_VARIABLE: str(rings),
             "BAROGRAPH_RANKS": ranks,
             "BAROGRAPH_FEATURES": str(features),
@@ -291,7 +292,10 @@ def _summarize(
 
 def _intervals(report: DeliveryReport, guard: SidecarGuard) -> str:
     if report.ranks == 0:
-        return "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library"
+        return (
+            "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library,"
+            " or took two steps of an optimizer of PyTorch"
+        )
     where = f"{report.ranks} rank{'s' * (report.ranks != 1)}"
     if report.nodes > 1:
         where += f" of {report.nodes} nodes"

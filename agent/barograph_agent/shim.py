@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 LIBRARY = "libbarograph.so"
+HOOK = Path(__file__).resolve().with_name("training")
 
 
 def preload(path: Path, others: str) -> str:
@@ -14,6 +15,11 @@ def preload(path: Path, others: str) -> str:
     if {" ", ":"} & set(str(path)):
         raise ValueError(f"the shim is {str(path)!r}, expected a path without space or colon, which cut LD_PRELOAD")
     return " ".join(filter(None, [str(path), others]))
+
+
+def python_path(others: str) -> str:
+    """The value of PYTHONPATH: the hook of training programs, then the folders in `others`."""
+    return ":".join(filter(None, [str(HOOK), others]))
 
 
 def is_disabled(environment: Mapping[str, str]) -> bool:

@@ -37,7 +37,7 @@ struct ring_record {
     uint64_t index;    /* number of earlier synchronizing collectives in this process, including dropped ones */
     uint32_t site;     /* index into the site table */
     uint16_t op;       /* enum ring_op */
-    uint16_t flags;    /* 0 */
+    uint16_t flags;    /* of OP_STEP: the share of the gap in which parameters were updated, in units of 1/65535; else 0 */
     uint64_t messages; /* sent to other ranks within the gap, by the thread of this call */
     uint64_t message_bytes; /* of those whose datatype's size is known */
 };
@@ -105,6 +105,7 @@ enum ring_op {
     OP_REDUCE_SCATTER_BLOCK = 16,
     OP_BCAST = 17, /* after a Reduce or Gather with the same root and communicator */
     OP_SCATTER = 18, /* the same */
+    OP_STEP = 19, /* no collective of MPI: gradients of one optimizer step of a training, from the last own one until all are reduced */
 };
 
 #endif

@@ -214,3 +214,20 @@ uint32_t sites_index(struct sites *sites, struct caller from)
     verify(recent, from);
     return recent->site;
 }
+
+uint32_t sites_named(struct sites *sites, const char *name)
+{
+    struct module module = {.base = 0, .path = name};
+    uint32_t index = *name ? module_index(sites, &module) : 0;
+    uint32_t count = atomic_load_explicit(&sites->header->sites, memory_order_relaxed);
+    if (index == 0)
+        return SITE_UNKNOWN;
+    for (uint32_t i = 1; i < count; i++)
+        if (sites->sites[i].offset[0] == RING_NAMED && sites->sites[i].module[0] == index)
+            return i;
+    if (count == SITE_CAPACITY)
+        return SITE_UNKNOWN;
+    sites->sites[count] = (struct ring_site){.offset = {RING_NAMED}, .module = {index}, .frames = 1};
+    atomic_store_explicit(&sites->header->sites, count + 1, memory_order_release);
+    return count;
+}

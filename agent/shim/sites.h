@@ -52,6 +52,9 @@ void sites_init(struct sites *sites, struct ring_header *header);
 /* The site index of a call in this thread. Not thread-safe. */
 uint32_t sites_index(struct sites *sites, struct caller from);
 
+/* The site index of a name. Compares it with those of all modules: for calls that are seldom. Not thread-safe. */
+uint32_t sites_named(struct sites *sites, const char *name);
+
 /* Copies a path into a ring field; of a longer path, its end. */
 void sites_copy_path(char field[RING_PATH_BYTES], const char *path);
 

@@ -167,7 +167,8 @@ static void convert(struct writer *writer, struct timed *timed)
         timed->p2p = gap;
 }
 
-void writer_put(struct writer *writer, struct timed timed, struct caller from)
+/* name: of the site, NULL for the caller's. */
+static inline void put(struct writer *writer, struct timed timed, struct caller from, const char *name, uint16_t flags)
 {
     struct ring_header *header = writer->header;
     bool owner = acquire(writer);
@@ -188,8 +189,9 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from)
             .p2p_ns = timed.p2p,
             .bytes = timed.bytes,
             .index = index,
-            .site = sites_index(&writer->sites, from),
+            .site = name ? sites_named(&writer->sites, name) : sites_index(&writer->sites, from),
             .op = (uint16_t)timed.op,
+            .flags = flags,
             .messages = timed.sent.messages,
             .message_bytes = timed.sent.bytes,
         };
@@ -197,4 +199,14 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from)
         atomic_store_explicit(&header->head, head + 1, memory_order_release);
     }
     atomic_flag_clear_explicit(&writer->lock, memory_order_release);
+}
+
+void writer_put(struct writer *writer, struct timed timed, struct caller from)
+{
+    put(writer, timed, from, NULL, 0);
+}
+
+void writer_put_named(struct writer *writer, struct timed timed, const char *name, uint16_t flags)
+{
+    put(writer, timed, (struct caller){NULL, NULL}, name, flags);
 }

@@ -1,7 +1,8 @@
 -- Plugin for Flux's job shell, in /etc/flux/shell/lua.d. Adds the output of task-begin to the environment of tasks.
 local hooks = "/etc/barograph/hooks"
 local passed = {
-    "LD_PRELOAD", "ASAN_OPTIONS", "BAROGRAPH_DISABLE", "BAROGRAPH_RANKS", "BAROGRAPH_RING_DIR", "BAROGRAPH_FEATURES", "FLUX_JOB_NNODES",
+    "LD_PRELOAD", "ASAN_OPTIONS", "BAROGRAPH_DISABLE", "BAROGRAPH_RANKS", "BAROGRAPH_RING_DIR", "BAROGRAPH_FEATURES", "PYTHONPATH",
+    "FLUX_JOB_NNODES",
 }
 local variables -- read once: they are the same for all tasks of a job
 

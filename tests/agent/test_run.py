@@ -32,7 +32,7 @@ from helpers.service import NOWHERE, SENTENCE, Node, Oracle, Service, kill, side
 PROGRAMS = Path(__file__).with_name("programs")
 NONE_SEEN = (
     "barograph: intervals none seen: no process of this command called MPI_Init or MPI_Init_thread "
-    "through a shared MPI library"
+    "through a shared MPI library, or took two steps of an optimizer of PyTorch"
 )
 UNREACHED = f"barograph: verdict   unknown: no collector answered at {NOWHERE}"
 

@@ -711,9 +711,11 @@ def test_reader_and_writer_have_the_same_layout(tmp_path: Path) -> None:
         assert {name: (field[1], field[0].itemsize) for name, field in dtype.fields.items()} == written[struct]
 
 
-def test_the_library_exports_the_mpi_functions_it_wraps_and_nothing_else(shim_library: Path) -> None:
+def test_the_library_exports_the_mpi_functions_it_wraps_and_those_of_the_training_hook(shim_library: Path) -> None:
     table = subprocess.run(["nm", "-D", "--defined-only", shim_library], capture_output=True, text=True, check=True)
-    assert sorted(line.split()[2] for line in table.stdout.splitlines()) == sorted(WRAPPED)
+    assert sorted(line.split()[2] for line in table.stdout.splitlines()) == sorted(
+        [*WRAPPED, "barograph_training_start", "barograph_training_step"]
+    )
 
 
 def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:

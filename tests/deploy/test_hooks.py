@@ -88,6 +88,7 @@ def test_a_task_of_a_watched_job_gets_its_variables(node: Node) -> None:
     assert found == {
         "ASAN_OPTIONS": "verify_asan_link_order=0",
         "LD_PRELOAD": str(shim.library()),
+        "PYTHONPATH": str(shim.HOOK),
         "BAROGRAPH_RING_DIR": f"{node.job('pbs-7.server@n1')}/0.0",
         "BAROGRAPH_RANKS": "all",
         "BAROGRAPH_FEATURES": f"{node.job('pbs-7.server@n1')}/0.0",
@@ -119,6 +120,8 @@ def test_a_task_keeps_what_it_has_set_itself(node: Node) -> None:
     assert found["LD_PRELOAD"] == f"{shim.library()} a.so:b.so"
     assert (found["BAROGRAPH_RANKS"], found["BAROGRAPH_FEATURES"]) == ("0,3", "/mine")
     assert node.task("pbs-7@n1", ASAN_OPTIONS="a=1")["ASAN_OPTIONS"] == "a=1:verify_asan_link_order=0"
+    assert node.task("pbs-7@n1", PYTHONPATH="/mine:/ours")["PYTHONPATH"] == f"{shim.HOOK}:/mine:/ours"
+    assert "PYTHONPATH" not in node.task("pbs-7@n1", PYTHONPATH=f"{shim.HOOK}:/mine")
     assert "ASAN_OPTIONS" not in node.task("pbs-7@n1", ASAN_OPTIONS="a=1\nLD_AUDIT=b")
     assert node.task("pbs-7@n1", LD_PRELOAD=f"x.so {shim.library()}")["LD_PRELOAD"] == f"x.so {shim.library()}"
 

@@ -64,6 +64,7 @@ OPERATIONS: Final = {
     16: "Reduce_scatter_block",
     17: "Bcast",
     18: "Scatter",
+    19: "Step",
 }
 
 Records = npt.NDArray[np.void]
