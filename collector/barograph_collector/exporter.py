@@ -66,6 +66,7 @@ class LakeExporter(Collector):
             (counter, "files", "Parquet files written for them.", figures.files),
             (counter, "files_merged", "Files that merges have replaced.", figures.merged),
             (counter, "days_archived", "Days that have left the database for the lake.", figures.archived),
+            (counter, "days_expired", "Days of one table and cluster whose period was over.", figures.expired),
             (counter, "bytes", "Size of these files, in bytes.", figures.bytes),
             (
                 counter,

@@ -22,6 +22,7 @@ from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.exporter import Exporter, LakeExporter
 from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.expiry import Periods
 from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
@@ -57,17 +58,15 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
     settings = configuration.settings
     notifier = Notifier(os.environ)
     state = settings.state or Path()
-    if settings.lake is not None:
-        extension("ducklake")
-    if settings.catalog is not None:
-        extension("postgres_scanner")
     keyring = Keyring(settings.keys) if settings.keys else None
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
+    if settings.lake is not None:
+        extension("ducklake")  # before a log is made
     with Shutdown() as shutdown, Store(state / LOG, lake=settings.lake and settings.lake / DATA) as store:
-        publisher = Publisher(store, settings.lake, catalog=settings.catalog) if settings.lake is not None else None
+        publisher = _publisher(store, settings)
         collector = Collector(
             store,
             settings.listen,
@@ -87,6 +86,8 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         def apply() -> None:
             now = configuration.settings
             collector.limit(now.rate, now.retention, now.reserve)
+            if publisher is not None:
+                publisher.expirer.periods = Periods.read(now.lake_keep)
             store.calendar.confirm()
 
         reload = Reload(configuration, apply, notifier, registry)
@@ -122,6 +123,17 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
+
+
+def _publisher(store: Store, settings: CollectorSettings) -> Publisher | None:
+    """That of the lake, if there is one. Raises LakeError where a package is missing."""
+    if settings.lake is None:
+        return None
+    if settings.catalog is not None:
+        extension("postgres_scanner")
+    publisher = Publisher(store, settings.lake, catalog=settings.catalog)
+    publisher.expirer.periods = Periods.read(settings.lake_keep)
+    return publisher
 
 
 def limit_arenas() -> None:

@@ -15,6 +15,7 @@ from barograph_agent.settings.setting import REQUIRED, Directory, Form, Option, 
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.auth.http_access import is_loopback
 from barograph_collector.daemon.settings import DaemonSettings, Metrics
+from barograph_collector.lake.expiry import FORM, Periods
 from barograph_collector.lake.lease import redacted
 from barograph_collector.storage.days.retention import Retention
 
@@ -40,6 +41,15 @@ def postgres_url(value: str) -> str:
         fine = False
     if not fine:
         raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected postgresql://USER@HOST/DATABASE")
+    return value
+
+
+def periods(value: str) -> str:
+    """Check periods of the lake. Raises argparse.ArgumentTypeError."""
+    try:
+        Periods.read(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return value
 
 
@@ -98,6 +108,11 @@ class CollectorSettings(DaemonSettings, frozen=True):
         Form("N", "days"),
         Option("with a lake: days before today that stay in the database; older ones leave it", reloads=True),
     ] = 7
+    lake_keep: Annotated[
+        str,
+        Form("PERIODS", FORM, periods),
+        Option("days before today that the lake keeps, as in '730 pressures=90 test/=30'; empty: all", reloads=True),
+    ] = ""
     metrics: Metrics = ("127.0.0.1", 7451)
 
     @property

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,11 @@ from barograph_agent.protocol.tables import TABLES
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.lake.archiver import Archiver
 from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.expiry import Periods
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.query.reader import answer_read
 from barograph_collector.query.sql import Querier
+from barograph_collector.settings import periods
 from barograph_collector.storage import pages
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.archive import Archive
@@ -33,7 +38,7 @@ from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
-from helpers.lakes import alike, any_rows, logged, rows_of
+from helpers.lakes import alike, any_rows, logged, opened, rows_of
 from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 
 FIRST = 20_000
@@ -418,6 +423,62 @@ def test_a_collector_archives_days_while_it_takes_rows_and_answers(published: tu
             producer.hello()
             producer.append(1, "blocks", 10, blocks(10))
             producer.receive_ack(1)
+
+
+def by_day(root: Path, table: str) -> set[tuple[str, int]]:
+    """The clusters and days of which the lake has rows, days counted from the first one."""
+    with opened(root / "lake") as lake:
+        cluster = "cluster" if table != "bands" else "''"
+        query = f"SELECT DISTINCT {cluster}, day - DATE '2024-10-04' FROM lake.\"{table}\""
+        return set(lake.execute(query).fetchall())
+
+
+def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: History) -> None:
+    history = fresh
+    history.write(days=4)
+    history.publisher.archiver.retention = Retention(hot_days=1)
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1]
+    everything = {(cluster, day) for cluster in ("c0", "c1") for day in range(4)}
+    # Days 2 and 3 are in the database: they stay, whatever their period.
+    history.publisher.expirer.periods = Periods.read("3 silences=2 c1/=0 c1/blocks=1")
+    while history.publisher.expire():
+        pass
+    assert by_day(history.root, "scores") == everything
+    assert by_day(history.root, "silences") == everything - {("c0", 0), ("c1", 0)}
+    assert by_day(history.root, "blocks") == everything - {("c1", 0), ("c1", 1)}
+    # A death before the log notes it.
+    for reopened in (False, True):
+        if reopened:
+            history.close()
+            history.open()
+        history.settle()
+        for table in WRITTEN:
+            found = paged(history.store, table, 1000)
+            assert alike(rows_of(history.root / "lake", table), [found])
+            assert [row[0] for row in selected(history.store, table)] == [row[0] for row in found]
+    # An hour later their files are gone.
+    catalog = history.publisher._catalog
+    assert catalog is not None
+    catalog.expire(time.time() + 60.0)
+    left = {path for _, path, _ in catalog.files()}
+    assert set((history.root / "lake").rglob("*.parquet")) == left
+    assert alike([paged(history.store, "silences", 1000)], rows_of(history.root / "lake", "silences"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    {
+        "30 days": "'days' is no period, expected DAYS, TABLE=DAYS, CLUSTER/=DAYS or CLUSTER/TABLE=DAYS",
+        "block=3": "'block=3' names no table, expected one of jobs, ",
+        "a/b/blocks=3": "'a/b/blocks=3' is no period",
+        "hpc/bands=3": "'hpc/bands=3': rows of bands belong to no cluster, expected bands=DAYS",
+        "blocks=-1": "'blocks=-1' is no period",
+    }.items(),
+)
+def test_a_period_that_means_nothing_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(words)):
+        periods(text)
 
 
 def test_sql_reaches_no_file_by_its_name(history: History) -> None:

@@ -131,6 +131,13 @@ def test_a_kill_while_the_database_is_written_anew_loses_nothing(tmp_path: Path)
     assert head > 2000
 
 
+def test_what_a_process_left_that_died_while_it_wrote_the_database_anew_is_deleted(tmp_path: Path) -> None:
+    for name in ("log.duckdb.new", "log.duckdb.new.wal"):
+        (tmp_path / name).write_bytes(b"half of it")
+    with Store(tmp_path / "log.duckdb"):
+        assert not list(tmp_path.glob("*.new*"))
+
+
 @pytest.mark.parametrize("name", ["copy_tables", "Disk.rename"])
 def test_a_database_that_cannot_be_written_anew_stays_as_it_is(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -113,6 +113,12 @@ class Catalog:
                 )
             self._register(file)
 
+    def remove(self, table: str, condition: str) -> None:
+        """Delete the rows that meet a condition, which are whole files. Raises LakeError."""
+        with self._transaction():
+            self._describe(f"removed rows of {table}", self._positions())
+            self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}')
+
     def files(self) -> list[tuple[str, Path, int]]:
         """The table, path and size in bytes of each file. Raises LakeError."""
         with self._attached():

@@ -10,12 +10,11 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
-from urllib.parse import unquote
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.files import FileWriter, LakeFile
-from barograph_collector.lake.layout import COLLECTOR
+from barograph_collector.lake.layout import COLLECTOR, places_of
 from barograph_collector.lake.text import literal
 from barograph_collector.storage.layout import OFFSET
 
@@ -100,12 +99,12 @@ class Compactor:
 
     def _merge(self, catalog: Catalog, writer: FileWriter, table: str, folder: Path, spans: Sequence[Span]) -> None:
         first, last = spans[0].first, spans[-1].last
-        places = dict(part.split("=", 1) for part in folder.relative_to(catalog.data / "main" / table).parts)
+        places = places_of(catalog.data, table, folder)
         within = " AND ".join(
             [
                 f"{COLLECTOR} = {literal(self._collector)}",
                 f'"{OFFSET}" BETWEEN {first} AND {last}',
-                *(f"{name} = {literal(unquote(value))}" for name, value in places.items()),
+                *(f"{name} = {literal(value)}" for name, value in places.items()),
             ]
         )
         file = writer.merge(table, folder, [span.path for span in spans], first, last)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from barograph_collector.storage.layout import LOG_COLUMNS
 
@@ -26,3 +28,9 @@ def columns(table: str) -> dict[str, str]:
 def partition(table: str) -> list[str]:
     """The columns by which the files of a table are kept apart: they are in the names of directories, not in files."""
     return [CLUSTER, DAY] if is_clustered(table) else [DAY]
+
+
+def places_of(data: Path, table: str, folder: Path) -> dict[str, str]:
+    """The values of the columns that partition a table, from the directory of a file."""
+    parts = folder.relative_to(data / "main" / table).parts
+    return {name: unquote(value) for name, _, value in (part.partition("=") for part in parts)}

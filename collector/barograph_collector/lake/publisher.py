@@ -23,6 +23,7 @@ from barograph_collector.ingest.counters import Durations
 from barograph_collector.lake.archiver import Archiver
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Compactor
+from barograph_collector.lake.expiry import Expirer
 from barograph_collector.lake.extensions import LakeError
 from barograph_collector.lake.files import FileWriter, LakeFile
 from barograph_collector.storage.connection import first_line
@@ -53,6 +54,8 @@ class LakeFigures:
     """Files that merges have replaced."""
     archived: int = 0
     """Days that have left the database."""
+    expired: int = 0
+    """Days of one table and cluster whose period was over."""
     failures: int = 0
     commits: Durations = field(default_factory=Durations)
     """Batches, and the time from reading their rows to their commit."""
@@ -95,6 +98,7 @@ class Publisher:
         self._catalog: Catalog | None = None
         self._compactor = Compactor(store.database.name, system)
         self.archiver = Archiver(store)
+        self.expirer = Expirer(store)
         self._position = 0
         self._place = f"{self._directory} {urlsplit(self._url).hostname or ''}{urlsplit(self._url).path}".strip()
         self._mark_path = store.path.with_name(f"{store.path.name}.lake")
@@ -122,7 +126,7 @@ class Publisher:
         self._note_head()
         while self._monotonic() >= self._due and not self._ending.is_set():
             try:
-                more = self.publish() or self.compact() or self.archive()
+                more = self.publish() or self.compact() or self.archive() or self.expire()
             except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
                 self._fail(error)
                 return
@@ -193,6 +197,17 @@ class Publisher:
             return False
         self.figures.archived = self.archiver.archived
         return found
+
+    def expire(self) -> bool:
+        """Let a day whose period is over leave the lake; whether there was one. Raises as `publish`."""
+        catalog = self._catalog or self._open()
+        catalog.check(self._known)
+        if not self.expirer.step(catalog):
+            return False
+        self.figures.expired = self.expirer.expired
+        self._compactor.forget()
+        self.archiver.forget()
+        return True
 
     def _writer(self, catalog: Catalog) -> FileWriter:
         return FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)

@@ -81,6 +81,9 @@ class Store:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
         """Replaced by `reopen`."""
+        target = path.with_name(f"{path.name}.new")
+        for left in (target, target.with_name(f"{target.name}.wal")):
+            self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
         days = self.database.partitions.days
         self.calendar = Calendar(system.clock, days[-1].day if days else None)
         self.tail = Tail(self.database.head, self.database.heads, system.threads)

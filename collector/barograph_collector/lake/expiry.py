@@ -1,0 +1,98 @@
+"""Expiry: rows leave the lake after a period, which tables and clusters may each have their own.
+
+A day leaves as a whole, by one commit. Its files are deleted with those that merges have replaced.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Self
+
+from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.compaction import Span
+from barograph_collector.lake.layout import CLUSTER, COLLECTOR, DAY, is_clustered, places_of
+from barograph_collector.lake.text import literal
+from barograph_collector.storage.days.archive import EPOCH
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
+from barograph_collector.storage.store import Store
+
+_WORD: Final = re.compile(r"(?:(?:(?P<cluster>[^/\s=]+)/)?(?P<table>\w*)=)?(?P<days>\d{1,6})")
+FORM: Final = "DAYS, TABLE=DAYS, CLUSTER/=DAYS or CLUSTER/TABLE=DAYS, separated by spaces"
+
+
+class Periods(NamedTuple):
+    """Days before today that the lake keeps, 0 for all: by cluster and table, where '' stands for any.
+
+    >>> periods = Periods.read("730 blocks=365 test/=30 test/blocks=7 jobs=0")
+    >>> [periods.of("phases", "hpc"), periods.of("blocks", "hpc"), periods.of("phases", "test")]
+    [730, 365, 30]
+    >>> periods.of("blocks", "test"), periods.of("runs", "hpc"), periods.of("jobs", "hpc")
+    (7, 0, 0)
+    """
+
+    days: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From its text. Raises ValueError, which says what was expected."""
+        days = {}
+        for word in text.split():
+            match = _WORD.fullmatch(word)
+            if match is None:
+                raise ValueError(f"{word!r} is no period, expected {FORM}")
+            cluster, table = match["cluster"] or "", match["table"] or ""
+            if table and table not in LOG_COLUMNS:
+                raise ValueError(f"{word!r} names no table, expected one of {', '.join(LOG_COLUMNS)}")
+            if cluster and table and not is_clustered(table):
+                raise ValueError(f"{word!r}: rows of {table} belong to no cluster, expected {table}=DAYS")
+            days[cluster, table] = int(match["days"])
+        return cls(days)
+
+    def of(self, table: str, cluster: str) -> int:
+        """The period of a table in a cluster. Tables that are kept for ever in the log need one of their own."""
+        for key in ((cluster, table), ("", table), *(((cluster, ""), ("", "")) if table in DAILY else ())):
+            if key in self.days:
+                return self.days[key]
+        return 0
+
+
+KEEP: Final = Periods({})
+
+
+class Expirer:
+    """Lets days of one log leave the lake; for the thread of the publisher, except `periods`."""
+
+    def __init__(self, store: Store) -> None:
+        self.periods = KEEP
+        """Replaced as a whole, from any thread."""
+        self.expired = 0
+        """Days of one table and cluster since the start of this process."""
+        self._store = store
+        self._done: object = None
+
+    def step(self, catalog: Catalog) -> bool:
+        """Let one day of one table and cluster leave; whether there was one. Raises LakeError.
+
+        A day that is in the database stays: it has yet to be compared with its files.
+        """
+        days = self._store.database.partitions.days
+        periods = self.periods
+        state = (periods, *((day.day, day.archived) for day in days))
+        if not days or not periods.days or state == self._done:
+            return False
+        hot = {day.day for day in days if not day.archived}
+        for table, path, size in catalog.files():
+            if Span.of(path, size, self._store.database.name) is None:
+                continue
+            places = places_of(catalog.data, table, path.parent)
+            day = (datetime.date.fromisoformat(places[DAY]) - EPOCH).days
+            period = periods.of(table, places.get(CLUSTER, ""))
+            if period and day < days[-1].day - period and not (table in DAILY and day in hot):
+                within = {COLLECTOR: self._store.database.name, **places}
+                catalog.remove(table, " AND ".join(f"{name} = {literal(value)}" for name, value in within.items()))
+                self.expired += 1
+                return True
+        self._done = state
+        return False
