@@ -24,8 +24,15 @@ static struct reading prepared;            /* of both clocks, before MPI was ini
  * is one instruction and cannot call the allocator. */
 static _Thread_local int depth __attribute__((tls_model("initial-exec")));
 
-/* Ticks spent by this thread in blocking MPI calls since its last record. */
-static _Thread_local uint64_t elsewhere __attribute__((tls_model("initial-exec")));
+/* What this thread has done so far. */
+struct done {
+    uint64_t ticks; /* in MPI calls that wait */
+    struct sent sent;
+};
+
+static _Thread_local struct done done __attribute__((tls_model("initial-exec")));
+static _Thread_local struct done at_record __attribute__((tls_model("initial-exec")));    /* the last collective's end */
+static _Thread_local struct done at_iteration __attribute__((tls_model("initial-exec"))); /* the last iteration's end */
 
 /* The root for which this thread has last contributed to a collective, since its last record, and the ticks spent in such
  * calls; root -1 if for none. */
@@ -35,8 +42,6 @@ static _Thread_local struct gathered {
     uint64_t ticks;
 } gathered __attribute__((tls_model("initial-exec"))) = {0, -1, 0};
 
-/* What this thread has sent since its last record. */
-static _Thread_local struct sent sent __attribute__((tls_model("initial-exec")));
 static _Thread_local struct types_recent recent[TYPES_RECENT] __attribute__((tls_model("initial-exec")));
 
 static uint32_t capacity(void)
@@ -119,14 +124,48 @@ uint64_t recorder_enter(void)
     return ring ? ticker_now(&ring->ticker) : 0;
 }
 
-/* The record of a collective includes the time of this thread in other calls since its previous record. */
-static void put(struct writer *ring, uint64_t entered, uint64_t left, struct collective call, struct caller from)
+/* Fields one by one: a copy of the whole would read words together that have just been stored apart, which stalls. */
+static inline void mark(struct done *mark, uint64_t ticks)
 {
-    uint64_t bytes = types_bytes(&types, call.count, call.datatype);
-    writer_put(ring, (struct timed){entered, left, elsewhere, bytes, call.op, sent}, from);
-    elsewhere = 0;
-    sent = (struct sent){0, 0};
+    mark->ticks = ticks;
+    mark->sent.messages = done.sent.messages;
+    mark->sent.bytes = done.sent.bytes;
+}
+
+/* The record of a collective includes what this thread has done in other calls since its previous record. `before`:
+ * ticks of the other calls that count as part of this one. */
+static inline void put(struct writer *ring, uint64_t entered, uint64_t left, uint64_t before, struct collective call,
+                       struct caller from)
+{
+    uint64_t bytes = types_bytes(&types, call.count, call.datatype), ticks = done.ticks;
+    struct sent sent = {done.sent.messages - at_record.sent.messages, done.sent.bytes - at_record.sent.bytes};
+    writer_put(ring, (struct timed){entered - before, left, ticks - at_record.ticks - before, bytes, call.op, sent}, from);
+    ticks += left - entered;
+    done.ticks = ticks;
+    mark(&at_record, ticks);
     gathered.root = -1;
+}
+
+__attribute__((noinline)) static void trace(struct writer *ring, uint64_t entered, uint64_t left, struct call call,
+                                            struct caller from)
+{
+    struct sent sent = {done.sent.messages - at_iteration.sent.messages, done.sent.bytes - at_iteration.sent.bytes};
+    struct timed timed = {entered, left, done.ticks - at_iteration.ticks, RING_BYTES_UNKNOWN, call.op, sent};
+    if (!call.by_reference) {
+        call.comm &= world.mask;
+        call.peer = (uint32_t)call.peer;
+        call.tag = (uint32_t)call.tag;
+    }
+    if (writer_follow(ring, timed, call, from))
+        mark(&at_iteration, done.ticks + left - entered);
+}
+
+/* A call that waits, and is no record of a collective. */
+static inline void follow(struct writer *ring, uint64_t entered, uint64_t left, struct call call, struct caller from)
+{
+    if (writer_follows(ring, call.op, from))
+        trace(ring, entered, left, call, from);
+    done.ticks += left - entered;
 }
 
 void recorder_leave(uint64_t entered, struct collective call, int result, struct caller from)
@@ -137,9 +176,9 @@ void recorder_leave(uint64_t entered, struct collective call, int result, struct
         return;
     uint64_t left = ticker_now(&ring->ticker);
     if (result == 0 && world_spanned_by(&world, call.comm))
-        put(ring, entered, left, call, from);
+        put(ring, entered, left, 0, call, from);
     else
-        elsewhere += left - entered;
+        follow(ring, entered, left, (struct call){.op = call.op, .comm = call.comm}, from);
 }
 
 /* Converts Fortran's handles to those of C. */
@@ -161,14 +200,14 @@ static bool passes_something(const struct world *in, struct rooted call, int res
     return result == 0 && call.items != 0 && call.root >= 0 && world_spanned_by(in, call.comm);
 }
 
-void recorder_leave_gathered(uint64_t entered, struct rooted call, int result)
+void recorder_leave_gathered(uint64_t entered, enum ring_op op, struct rooted call, int result, struct caller from)
 {
     depth--;
     struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
     if (!ring)
         return;
-    uint64_t ticks = ticker_now(&ring->ticker) - entered;
-    elsewhere += ticks;
+    uint64_t left = ticker_now(&ring->ticker), ticks = left - entered;
+    follow(ring, entered, left, (struct call){.op = op, .comm = call.comm}, from);
     if (!passes_something(&world, call, result))
         return;
     word comm = call.comm & world.mask;
@@ -186,10 +225,9 @@ void recorder_leave_spread(uint64_t entered, struct rooted call, struct collecti
     /* The root was there after all had contributed: collectives of a communicator are in the same order on all ranks. */
     bool pairs = gathered.root == call.root && gathered.comm == (call.comm & world.mask);
     if (pairs && passes_something(&world, call, result)) {
-        elsewhere -= gathered.ticks;
-        put(ring, entered - gathered.ticks, left, same, from);
+        put(ring, entered, left, gathered.ticks, same, from);
     } else {
-        elsewhere += left - entered;
+        follow(ring, entered, left, (struct call){.op = same.op, .comm = call.comm}, from);
     }
 }
 
@@ -210,12 +248,12 @@ void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct c
     recorder_leave(entered, same, call.ierror ? *(const int *)call.ierror : 0, from);
 }
 
-void recorder_leave_other(uint64_t entered)
+void recorder_leave_other(uint64_t entered, struct call call, struct caller from)
 {
     depth--;
     struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
     if (ring)
-        elsewhere += ticker_now(&ring->ticker) - entered;
+        follow(ring, entered, ticker_now(&ring->ticker), call, from);
 }
 
 static struct rooted rooted_from_fortran(struct rooted_by_reference call)
@@ -224,10 +262,11 @@ static struct rooted rooted_from_fortran(struct rooted_by_reference call)
     return (struct rooted){from_fortran(world.f2c, call.comm), *(const int *)call.root, items};
 }
 
-void recorder_leave_gathered_fortran(uint64_t entered, struct rooted_by_reference call)
+void recorder_leave_gathered_fortran(uint64_t entered, enum ring_op op, struct rooted_by_reference call,
+                                     struct caller from)
 {
     struct rooted same = entered ? rooted_from_fortran(call) : (struct rooted){0, -1, 0};
-    recorder_leave_gathered(entered, same, call.ierror ? *(const int *)call.ierror : 0);
+    recorder_leave_gathered(entered, op, same, call.ierror ? *(const int *)call.ierror : 0, from);
 }
 
 void recorder_leave_spread_fortran(uint64_t entered, struct rooted_by_reference call, struct by_reference by,
@@ -240,46 +279,65 @@ void recorder_leave_spread_fortran(uint64_t entered, struct rooted_by_reference 
 
 static void count(int64_t items, word datatype, bool fortran)
 {
-    sent.messages++;
-    sent.bytes += types_bytes_about(&types, recent, items, datatype, fortran);
+    done.sent.messages++;
+    done.sent.bytes += types_bytes_about(&types, recent, items, datatype, fortran);
 }
 
-static void count_from_fortran(struct sent_by_reference call)
+static void count_from_fortran(struct sent_by_reference sent)
 {
-    if (!call.ierror || *(const int *)call.ierror == 0)
-        count(integer_from_fortran(call.count, call.large), (uint32_t)*(const int *)call.datatype, true);
+    if (!sent.ierror || *(const int *)sent.ierror == 0)
+        count(integer_from_fortran(sent.count, sent.large), (uint32_t)*(const int *)sent.datatype, true);
 }
 
-void recorder_leave_sent(uint64_t entered, int64_t items, word datatype, int result)
+void recorder_leave_sent(uint64_t entered, int64_t items, word datatype, int result, struct call call,
+                         struct caller from)
 {
-    recorder_leave_other(entered);
     if (entered && result == 0)
         count(items, datatype, false);
+    recorder_leave_other(entered, call, from);
 }
 
-void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference call)
+void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference sent, struct call call,
+                                 struct caller from)
 {
-    recorder_leave_other(entered);
     if (entered)
-        count_from_fortran(call);
+        count_from_fortran(sent);
+    recorder_leave_other(entered, call, from);
 }
 
-static bool counts(void)
+/* The ring, unless this is a call within another one, or nothing is recorded. */
+static struct writer *outermost(void)
 {
-    return depth == 0 && atomic_load_explicit(&recording, memory_order_acquire);
+    return depth == 0 ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
 }
 
-void recorder_sent(int64_t items, word datatype, int result)
+/* A call that does not wait: it ends when it begins. */
+static void follow_at_once(struct writer *ring, struct call call, struct caller from)
 {
-    if (result == 0 && counts())
+    if (writer_follows(ring, call.op, from)) {
+        uint64_t now = ticker_now(&ring->ticker);
+        trace(ring, now, now, call, from);
+    }
+}
+
+void recorder_sent(int64_t items, word datatype, int result, struct call call, struct caller from)
+{
+    struct writer *ring = outermost();
+    if (!ring)
+        return;
+    if (result == 0)
         count(items, datatype, false);
+    follow_at_once(ring, call, from);
 }
 
-void recorder_sent_fortran(struct sent_by_reference call)
+void recorder_sent_fortran(struct sent_by_reference sent, struct call call, struct caller from)
 {
     depth--;
-    if (counts())
-        count_from_fortran(call);
+    struct writer *ring = outermost();
+    if (!ring)
+        return;
+    count_from_fortran(sent);
+    follow_at_once(ring, call, from);
 }
 
 void recorder_hide(void)

@@ -8,6 +8,7 @@
 #include "resolve.h"
 #include "ring.h"
 #include "types.h"
+#include "writer.h"
 
 /* To be called before MPI is initialized: the earlier the first reading of the clocks, the more exact their line. */
 void recorder_prepare(void);
@@ -60,18 +61,20 @@ struct rooted_by_reference {
 
 /* Called after a collective whose root waits for all ranks, and after one whose ranks wait for the root. The second is
  * recorded where it follows one of the first kind with the same root and communicator. */
-void recorder_leave_gathered(uint64_t entered, struct rooted call, int result);
-void recorder_leave_gathered_fortran(uint64_t entered, struct rooted_by_reference call);
+void recorder_leave_gathered(uint64_t entered, enum ring_op op, struct rooted call, int result, struct caller from);
+void recorder_leave_gathered_fortran(uint64_t entered, enum ring_op op, struct rooted_by_reference call,
+                                     struct caller from);
 void recorder_leave_spread(uint64_t entered, struct rooted call, struct collective same, int result, struct caller from);
 void recorder_leave_spread_fortran(uint64_t entered, struct rooted_by_reference call, struct by_reference same,
                                    struct caller from);
 
 /* Called after a call that waits for another rank without synchronizing the world: its time is not own work. */
-void recorder_leave_other(uint64_t entered);
+void recorder_leave_other(uint64_t entered, struct call call, struct caller from);
 
 /* The same after a call that sends a message: it is counted, if it has succeeded. Of a call that has not, the datatype
  * may be invalid: to ask MPI for its size would end a program that handles its errors by itself. */
-void recorder_leave_sent(uint64_t entered, int64_t count, word datatype, int result);
+void recorder_leave_sent(uint64_t entered, int64_t count, word datatype, int result, struct call call,
+                         struct caller from);
 
 /* The arguments of such a call as passed by Fortran: addresses of ints, and of a 64-bit count if `large`. */
 struct sent_by_reference {
@@ -81,12 +84,13 @@ struct sent_by_reference {
     word ierror; /* may be 0 */
 };
 
-void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference call);
+void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference sent, struct call call,
+                                 struct caller from);
 
 /* Called after a call that sends a message and does not wait. It is counted, but not timed. An MPI library may implement
  * Fortran's with that of C, so recorder_hide is called before it. */
-void recorder_sent(int64_t count, word datatype, int result);
-void recorder_sent_fortran(struct sent_by_reference call);
+void recorder_sent(int64_t count, word datatype, int result, struct call call, struct caller from);
+void recorder_sent_fortran(struct sent_by_reference sent, struct call call, struct caller from);
 
 /* Called before and after a call that is never recorded. */
 void recorder_hide(void);

@@ -6,6 +6,8 @@
  *     struct ring_module        x module_capacity
  *     struct ring_site          x site_capacity
  *     struct ring_record        x capacity
+ *     struct ring_record        x iteration_capacity
+ *     struct ring_call          x call_capacity
  *
  * all little-endian, in this order. `barograph_agent/ring/reader.py` reads the same layout; a test compares the two.
  * It contains no pointers, so a copy of the file is valid.
@@ -17,7 +19,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC "BAROGRPH"
-#define RING_VERSION 5u
+#define RING_VERSION 6u
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
 #define RING_FRAMES 3
@@ -41,6 +43,30 @@ struct ring_record {
     uint64_t messages; /* sent to other ranks within the gap, by the thread of this call */
     uint64_t message_bytes; /* of those whose datatype's size is known */
 };
+
+/* A record of the second table is one of an iteration: it ends with the call that the sidecar has named as the anchor.
+ * `p2p_ns` is then the time in any MPI call since the previous such record, without the anchor's own; `index` counts
+ * such records. `flags` is the generation of the anchor. */
+
+/* Any call, while the sidecar looks for the loop of a program. Entry i is at i % call_capacity. */
+struct ring_call {
+    uint64_t exit_ns;
+    uint16_t site;
+    uint16_t op;     /* enum ring_op */
+    uint16_t comm;   /* a hash of the communicator's handle, 0 without one */
+    uint16_t detail; /* a hash of that, of the other rank and of the tag */
+};
+
+/* What the sidecar wants, in one word: it may die at any instant, and a word is stored whole or not at all. */
+#define RING_WANT_CALLS 1u             /* bit 0: write calls */
+#define RING_WANT_MATCH(WANT) ((WANT) >> 1 & 3u)         /* bits 1, 2: what of a call must be the anchor's: enum ring_match */
+#define RING_WANT_EVERY(WANT) ((WANT) >> 8 & 0xffu)      /* the anchor comes so many times in an iteration */
+#define RING_WANT_OP(WANT) ((WANT) >> 16 & 0xffu)        /* the anchor's operation; 0: there is no anchor */
+#define RING_WANT_GENERATION(WANT) ((WANT) >> 24 & 0xffu)
+#define RING_WANT_SITE(WANT) ((WANT) >> 32 & 0xffffu)
+#define RING_WANT_HASH(WANT) ((WANT) >> 48 & 0xffffu)    /* `comm` or `detail` of the anchor */
+
+enum ring_match { RING_MATCH_SITE = 0, RING_MATCH_COMM = 1, RING_MATCH_DETAIL = 2 };
 
 #define RING_BYTES_UNKNOWN UINT64_MAX
 #define RING_EXITED 256u
@@ -85,10 +111,22 @@ struct ring_header {
 
     /* Written by the sidecar. */
     _Alignas(64) _Atomic uint64_t tail; /* records read and durable; may be overwritten */
+
+    /* The same of iterations and calls. */
+    uint32_t iteration_capacity; /* a power of two */
+    uint32_t call_capacity;      /* a power of two */
+    _Alignas(64) _Atomic uint64_t iteration_head;
+    _Atomic uint64_t iterations_dropped;
+    _Atomic uint64_t call_head; /* calls ever written; old ones are overwritten, whether they were read or not */
+    _Atomic uint64_t compared;  /* calls that were compared with the anchor at the cost of a site lookup, and were not it */
+    _Alignas(64) _Atomic uint64_t wanted; /* written by the sidecar, at first by the shim: calls, no anchor */
+    _Atomic uint64_t iteration_tail;      /* written by the sidecar */
+    _Atomic uint64_t call_tail;           /* written by the sidecar: calls seen; the shim stops if this stays behind */
 };
 
 _Static_assert(sizeof(struct ring_record) == 64, "record layout");
 _Static_assert(sizeof(struct ring_site) == 40, "site layout");
+_Static_assert(sizeof(struct ring_call) == 16, "call layout");
 _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
 
 /* The operation that ends the interval. The numbers are stored, so existing ones never change. */
@@ -106,6 +144,47 @@ enum ring_op {
     OP_BCAST = 17, /* after a Reduce or Gather with the same root and communicator */
     OP_SCATTER = 18, /* the same */
     OP_STEP = 19, /* no collective of MPI: gradients of one optimizer step of a training, from the last own one until all are reduced */
+
+    /* Of calls and anchors only. */
+    OP_REDUCE = 32,
+    OP_GATHER = 33,
+    OP_SEND = 34,
+    OP_BSEND = 35,
+    OP_RSEND = 36,
+    OP_SSEND = 37,
+    OP_RECV = 38,
+    OP_SENDRECV = 39,
+    OP_SENDRECV_REPLACE = 40,
+    OP_PROBE = 41,
+    OP_MPROBE = 42,
+    OP_MRECV = 43,
+    OP_WAIT = 44,
+    OP_WAITALL = 45,
+    OP_WAITANY = 46,
+    OP_WAITSOME = 47,
+    OP_SCAN = 48,
+    OP_EXSCAN = 49,
+    OP_GATHERV = 50,
+    OP_SCATTERV = 51,
+    OP_NEIGHBOR_ALLGATHER = 52,
+    OP_NEIGHBOR_ALLGATHERV = 53,
+    OP_NEIGHBOR_ALLTOALL = 54,
+    OP_NEIGHBOR_ALLTOALLV = 55,
+    OP_NEIGHBOR_ALLTOALLW = 56,
+    OP_ISEND = 57,
+    OP_IBSEND = 58,
+    OP_IRSEND = 59,
+    OP_ISSEND = 60,
+    OP_WIN_FENCE = 61,
+    OP_WIN_COMPLETE = 62,
+    OP_WIN_WAIT = 63,
+    OP_WIN_LOCK = 64,
+    OP_WIN_LOCK_ALL = 65,
+    OP_WIN_UNLOCK = 66,
+    OP_WIN_UNLOCK_ALL = 67,
+    OP_WIN_FLUSH = 68,
+    OP_WIN_FLUSH_ALL = 69,
+    OP_WIN_START = 70,
 };
 
 #endif

@@ -58,7 +58,7 @@ static uint32_t module_index(struct sites *sites, const struct module *module)
 static uint32_t add_site(struct sites *sites, uint32_t node)
 {
     uint32_t count = atomic_load_explicit(&sites->header->sites, memory_order_relaxed);
-    if (count == SITE_CAPACITY)
+    if (count >= (sites->spares ? SITE_CAPACITY / 2 : SITE_CAPACITY))
         return SITE_UNKNOWN;
     struct ring_site site = {.frames = 0};
     const void *path[RING_FRAMES];
@@ -84,9 +84,11 @@ static uint32_t add_site(struct sites *sites, uint32_t node)
 __attribute__((noinline)) static uint32_t site_of(struct sites *sites, uint32_t node)
 {
     int saved = errno;
-    sites->nodes[node].site = add_site(sites, node);
+    uint32_t site = add_site(sites, node);
     errno = saved;
-    return sites->nodes[node].site;
+    if (site != SITE_UNKNOWN || !sites->spares)
+        sites->nodes[node].site = site;
+    return site;
 }
 
 static int depth_of(const struct sites *sites, uint32_t node)
@@ -111,7 +113,7 @@ static int64_t distance(const struct sites *sites, const struct callers *callers
  * full. */
 __attribute__((noinline)) static uint32_t add_node(struct sites *sites, uint32_t parent, const void *address, struct caller from, uint32_t slot)
 {
-    if (sites->nodes_used >= NODE_CAPACITY)
+    if (sites->nodes_used >= (sites->spares ? NODE_CAPACITY / 2 : NODE_CAPACITY))
         return 0;
     struct callers callers;
     int depth = depth_of(sites, parent), saved = errno;
@@ -191,7 +193,7 @@ __attribute__((noinline)) static uint32_t look_up(struct sites *sites, struct re
         path.next[i - 1] = -(int64_t)sizeof(void *);
         path.address[i] = from.address;
     }
-    if (end && node && sites->nodes[node].next == 0)
+    if (end && node && sites->nodes[node].next == 0 && sites->nodes[node].site != SITE_UNSET)
         *recent = path;
     return path.site;
 }
@@ -204,8 +206,9 @@ static inline bool is_at(const struct recent *path, int i, const char *end, stru
 
 /* If a library is unloaded and another is loaded at the same address, calls of the latter have the old site. Programs
  * that unload code between collectives are too rare to justify a check per call. */
-uint32_t sites_index(struct sites *sites, struct caller from)
+uint32_t sites_index(struct sites *sites, struct caller from, bool spares)
 {
+    sites->spares = spares;
     const char *end = callers_stack_end(from.frame);
     uint64_t hash = (uint64_t)from.address * 0x9e3779b97f4a7c15u;
     struct recent *recent = &sites->recent[hash >> 32 & (RECENT_PATHS - 1)];
@@ -230,4 +233,16 @@ uint32_t sites_named(struct sites *sites, const char *name)
     sites->sites[count] = (struct ring_site){.offset = {RING_NAMED}, .module = {index}, .frames = 1};
     atomic_store_explicit(&sites->header->sites, count + 1, memory_order_release);
     return count;
+}
+
+const void *sites_address(const struct sites *sites, uint32_t site)
+{
+    for (uint32_t node = 1; site != SITE_UNKNOWN && node < sites->nodes_used; node++) {
+        if (sites->nodes[node].site != site)
+            continue;
+        while (sites->nodes[node].parent)
+            node = sites->nodes[node].parent;
+        return sites->nodes[node].address;
+    }
+    return NULL;
 }

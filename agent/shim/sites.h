@@ -7,13 +7,15 @@
 #ifndef BAROGRAPH_SITES_H
 #define BAROGRAPH_SITES_H
 
+#include <stdbool.h>
+
 #include "callers.h"
 #include "module.h"
 #include "ring.h"
 
-#define SITE_CAPACITY 1024u
+#define SITE_CAPACITY 2048u
 #define MODULE_CAPACITY 64u
-#define NODE_CAPACITY 2048u
+#define NODE_CAPACITY 4096u
 #define RECENT_PATHS 64u /* cached paths, indexed by the first return address */
 #define SITE_UNKNOWN 0u /* no frames: the start of the run, a full table, or a caller outside of all modules */
 
@@ -41,6 +43,7 @@ struct sites {
     struct module libc;              /* contains the caller of main: paths end before it */
     uint64_t bases[MODULE_CAPACITY]; /* load address of each module in the table */
     uint32_t nodes_used;
+    bool spares; /* new paths are numbered in the first half of the tables only */
     struct recent recent[RECENT_PATHS];
     struct node nodes[NODE_CAPACITY];
     uint32_t slots[2 * NODE_CAPACITY]; /* hash table of nodes, 0 = free; at most half full, so that a probe is short */
@@ -49,8 +52,12 @@ struct sites {
 /* Initializes the tables of a new ring with the unknown site. */
 void sites_init(struct sites *sites, struct ring_header *header);
 
-/* The site index of a call in this thread. Not thread-safe. */
-uint32_t sites_index(struct sites *sites, struct caller from);
+/* The site index of a call in this thread. Not thread-safe. `spares`: the second half of the tables is left to other
+ * calls. */
+uint32_t sites_index(struct sites *sites, struct caller from, bool spares);
+
+/* The innermost return address of a site; NULL if there is no such site. */
+const void *sites_address(const struct sites *sites, uint32_t site);
 
 /* The site index of a name. Compares it with those of all modules: for calls that are seldom. Not thread-safe. */
 uint32_t sites_named(struct sites *sites, const char *name);

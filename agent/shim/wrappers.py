@@ -62,6 +62,20 @@ Neighbor_alltoallw    sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rd
 """
 """One rank waits for another. Not recorded; their time does not count as the rank's own work."""
 
+WINDOW = """
+Win_fence             assert_ win
+Win_start             group assert_ win
+Win_complete          win
+Win_wait              win
+Win_lock              kind partner assert_ win
+Win_lock_all          assert_ win
+Win_unlock            partner win
+Win_unlock_all        win
+Win_flush             partner win
+Win_flush_all         win
+"""
+"""The same in one-sided communication: begin and end of its epochs."""
+
 SENDING = """
 Isend                 buf count datatype dest tag comm request
 Ibsend                buf count datatype dest tag comm request
@@ -150,6 +164,18 @@ class Function:
         """Whether the function has arrays of counts."""
         return any(argument in ("sendcounts", "recvcounts") for argument in self.arguments)
 
+    def call(self, *, by_reference: bool) -> str:
+        """What tells this call from others, as a C expression."""
+        names = {"comm": ("comm", "win"), "peer": ("dest", "source", "partner"), "tag": ("sendtag", "tag")}
+        found = [
+            f", .{field} = {name}"
+            for field, candidates in names.items()
+            for name in [next((name for name in candidates if name in self.arguments), "")]
+            if name
+        ]
+        by = ", .by_reference = true" if by_reference else ""
+        return f"(struct call){{.op = OP_{self.name.upper()}{by}{''.join(found)}}}"
+
     def payload(self, cast: str) -> str:
         """Count and datatype, which determine the number of bytes, as C expressions.
 
@@ -188,17 +214,18 @@ class Function:
     def leave(self, cast: str) -> str:
         """The leave statement of a C wrapper."""
         if not self.timed:
-            return f"recorder_sent({self.payload(cast)}, result)"
+            return f"recorder_sent({self.payload(cast)}, result, {self.call(by_reference=False)}, FROM)"
         if self.sends:
-            return f"recorder_leave_sent(entered, {self.payload(cast)}, result)"
+            call = self.call(by_reference=False)
+            return f"recorder_leave_sent(entered, {self.payload(cast)}, result, {call}, FROM)"
         if self.rooted:
             first, last = self.items(cast)
             rooted = f"(struct rooted){{comm, (int)root, {first} | {last}}}"
             if self.table is GATHERING:
-                return f"recorder_leave_gathered(entered, {rooted}, result)"
+                return f"recorder_leave_gathered(entered, OP_{self.name.upper()}, {rooted}, result, FROM)"
             return f"recorder_leave_spread(entered, {rooted}, {self._collective(cast)}, result, FROM)"
         if not self.synchronizing:
-            return "recorder_leave_other(entered)"
+            return f"recorder_leave_other(entered, {self.call(by_reference=False)}, FROM)"
         return f"recorder_leave(entered, {self._collective(cast)}, result, FROM)"
 
     def _collective(self, cast: str) -> str:
@@ -213,17 +240,18 @@ class Function:
     def leave_fortran(self, large: bool) -> str:
         """The leave statement of a Fortran wrapper, whose arguments are addresses."""
         if not self.timed:
-            return f"recorder_sent_fortran({self._sent_by_reference(large)})"
+            return f"recorder_sent_fortran({self._sent_by_reference(large)}, {self.call(by_reference=True)}, FROM)"
         if self.sends:
-            return f"recorder_leave_sent_fortran(entered, {self._sent_by_reference(large)})"
+            sent = self._sent_by_reference(large)
+            return f"recorder_leave_sent_fortran(entered, {sent}, {self.call(by_reference=True)}, FROM)"
         if self.rooted:
             first, last = self.items("")
             rooted = f"(struct rooted_by_reference){{{str(large).lower()}, comm, root, {first}, {last}, ierror}}"
             if self.table is GATHERING:
-                return f"recorder_leave_gathered_fortran(entered, {rooted})"
+                return f"recorder_leave_gathered_fortran(entered, OP_{self.name.upper()}, {rooted}, FROM)"
             return f"recorder_leave_spread_fortran(entered, {rooted}, {self._by_reference(large=large)}, FROM)"
         if not self.synchronizing:
-            return "recorder_leave_other(entered)"
+            return f"recorder_leave_other(entered, {self.call(by_reference=True)}, FROM)"
         return f"recorder_leave_fortran(entered, {self._by_reference(large=large)}, FROM)"
 
     def narrowed(self) -> str:
@@ -255,7 +283,7 @@ class Function:
 
 def functions() -> list[Function]:
     """The functions of all tables."""
-    tables = (SYNCHRONIZING, GATHERING, SPREADING, BLOCKING, SENDING)
+    tables = (SYNCHRONIZING, GATHERING, SPREADING, BLOCKING, WINDOW, SENDING)
     rows = [(line.split(), table) for table in tables for line in table.strip().splitlines()]
     return [Function(name, tuple(arguments), table) for (name, *arguments), table in rows]
 

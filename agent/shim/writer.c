@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define MOST_NAMES 100 /* names tried for one ring */
+#define CALL_CAPACITY 16384u
 #define MAX_WAIT_NS 100000000u /* for the lock: more than a thread that holds it is kept from its core */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");
@@ -32,6 +33,32 @@ static bool reserve(int file, size_t bytes)
     return error == 0;
 }
 
+/* Where a program has iterations in place of collectives, there is one of them in some calls. */
+static uint32_t iteration_capacity(uint32_t capacity)
+{
+    return capacity / 4 > WRITER_MIN_CAPACITY ? capacity / 4 : WRITER_MIN_CAPACITY;
+}
+
+static void open_lane(struct lane *lane, struct ring_record *records, uint32_t capacity, uint64_t started_ns,
+                      _Atomic uint64_t *head, _Atomic uint64_t *dropped, const _Atomic uint64_t *tail)
+{
+    *lane = (struct lane){.records = records, .mask = capacity - 1, .last_exit_ns = started_ns,
+                          .head = head, .dropped = dropped, .tail = tail};
+    atomic_init(&lane->seen, 0);
+}
+
+/* Calls are written from the begin on, until a sidecar has read enough of them. */
+static void open_tracer(struct tracer *tracer, struct ring_header *header, struct ring_call *calls)
+{
+    tracer->calls = calls;
+    tracer->mask = header->call_capacity - 1;
+    tracer->passed = 0;
+    atomic_init(&tracer->applied, RING_WANT_CALLS);
+    atomic_init(&tracer->op, TRACER_ALL);
+    atomic_init(&tracer->address, NULL);
+    atomic_store_explicit(&header->wanted, RING_WANT_CALLS, memory_order_relaxed);
+}
+
 static void fill(struct writer *writer, int rank, int size, uint32_t capacity, const struct ticker *ticker)
 {
     struct ring_header *header = writer->header;
@@ -42,6 +69,8 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
     header->header_bytes = RING_HEADER_BYTES;
     header->record_bytes = sizeof(struct ring_record);
     header->capacity = capacity;
+    header->iteration_capacity = iteration_capacity(capacity);
+    header->call_capacity = CALL_CAPACITY;
     header->rank = rank;
     header->size = size;
     header->pid = getpid();
@@ -51,10 +80,13 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
     sites_copy_path(header->program, program);
     sites_init(&writer->sites, header);
     atomic_store_explicit(&header->state, RING_RUNNING, memory_order_relaxed);
-    writer->records = (struct ring_record *)(writer->sites.sites + SITE_CAPACITY);
-    writer->mask = capacity - 1;
+    struct ring_record *records = (struct ring_record *)(writer->sites.sites + SITE_CAPACITY);
+    struct ring_record *iterations = records + capacity;
+    open_lane(&writer->collectives, records, capacity, header->started_ns, &header->head, &header->dropped, &header->tail);
+    open_lane(&writer->iterations, iterations, header->iteration_capacity, header->started_ns, &header->iteration_head,
+              &header->iterations_dropped, &header->iteration_tail);
+    open_tracer(&writer->tracer, header, (struct ring_call *)(iterations + header->iteration_capacity));
     writer->last_exit_ns = header->started_ns;
-    atomic_init(&writer->seen, 0);
     atomic_init(&writer->abandoned, false);
     writer->ticker = *ticker;
     atomic_flag_clear(&writer->lock);
@@ -104,7 +136,9 @@ bool writer_open(struct writer *writer, const char *directory, int rank, int siz
                  const struct ticker *ticker)
 {
     size_t bytes = RING_HEADER_BYTES + MODULE_CAPACITY * sizeof(struct ring_module) +
-                   SITE_CAPACITY * sizeof(struct ring_site) + capacity * sizeof(struct ring_record);
+                   SITE_CAPACITY * sizeof(struct ring_site) +
+                   (capacity + iteration_capacity(capacity)) * sizeof(struct ring_record) +
+                   CALL_CAPACITY * sizeof(struct ring_call);
     char draft[64];
     if (!within_file_size_limit(bytes))
         return false;
@@ -148,57 +182,165 @@ static bool acquire(struct writer *writer)
     return true;
 }
 
+static void release(struct writer *writer)
+{
+    atomic_flag_clear_explicit(&writer->lock, memory_order_release);
+}
+
 /* Converts ticks to nanoseconds such that exits are monotonic, no record ends before it begins and no gap is shorter
  * than the p2p time in it. Without this, ticks read outside the lock may arrive out of order, and clocks may jump. */
-static void convert(struct writer *writer, struct timed *timed)
+static void convert(struct writer *writer, const struct lane *lane, struct timed *timed)
 {
     struct ticker *ticker = &writer->ticker;
     bool steady = !ticker_lags(ticker, timed->exit) || ticker_follow(ticker, ticker_read());
     uint64_t wait = timed->exit > timed->enter ? ticker_span_ns(ticker, timed->exit - timed->enter) : 0;
     timed->exit = ticker_ns(ticker, timed->exit);
-    timed->enter = steady ? timed->exit - wait : writer->last_exit_ns;
+    timed->enter = steady ? timed->exit - wait : lane->last_exit_ns;
     timed->p2p = (int64_t)timed->p2p > 0 ? ticker_span_ns(ticker, timed->p2p) : 0; /* the counter may have jumped back */
     if (timed->exit < writer->last_exit_ns)
         timed->exit = writer->last_exit_ns;
     if (timed->enter > timed->exit)
         timed->enter = timed->exit;
-    uint64_t gap = timed->enter > writer->last_exit_ns ? timed->enter - writer->last_exit_ns : 0;
+    uint64_t gap = timed->enter > lane->last_exit_ns ? timed->enter - lane->last_exit_ns : 0;
     if (timed->p2p > gap)
         timed->p2p = gap;
+}
+
+/* Appends a record, or counts it as dropped. To be called with the lock. Inlined, so that the record is written once. */
+static inline __attribute__((always_inline)) void append(struct writer *writer, struct lane *lane, struct timed *timed,
+                                                         uint32_t site, uint16_t flags, uint64_t head)
+{
+    uint64_t index = atomic_fetch_add_explicit(&lane->seen, 1, memory_order_relaxed);
+    lane->records[head & lane->mask] = (struct ring_record){
+        .enter_ns = timed->enter,
+        .exit_ns = timed->exit,
+        .p2p_ns = timed->p2p,
+        .bytes = timed->bytes,
+        .index = index,
+        .site = site,
+        .op = (uint16_t)timed->op,
+        .flags = flags,
+        .messages = timed->sent.messages,
+        .message_bytes = timed->sent.bytes,
+    };
+    lane->last_exit_ns = writer->last_exit_ns = timed->exit;
+    atomic_store_explicit(lane->head, head + 1, memory_order_release);
+}
+
+static inline bool is_full(const struct lane *lane, uint64_t head)
+{
+    return head - atomic_load_explicit(lane->tail, memory_order_acquire) > lane->mask;
+}
+
+static void drop(struct lane *lane)
+{
+    atomic_fetch_add_explicit(&lane->seen, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(lane->dropped, 1, memory_order_relaxed);
 }
 
 /* name: of the site, NULL for the caller's. */
 static inline void put(struct writer *writer, struct timed timed, struct caller from, const char *name, uint16_t flags)
 {
-    struct ring_header *header = writer->header;
-    bool owner = acquire(writer);
-    uint64_t index = atomic_fetch_add_explicit(&writer->seen, 1, memory_order_relaxed);
-    if (!owner) {
-        atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
+    struct lane *lane = &writer->collectives;
+    if (!acquire(writer)) {
+        drop(lane);
         return;
     }
-    uint64_t head = atomic_load_explicit(&header->head, memory_order_relaxed);
-    uint64_t tail = atomic_load_explicit(&header->tail, memory_order_acquire);
-    if (head - tail > writer->mask) {
-        atomic_fetch_add_explicit(&header->dropped, 1, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(lane->head, memory_order_relaxed);
+    if (is_full(lane, head)) {
+        drop(lane);
     } else {
-        convert(writer, &timed);
-        writer->records[head & writer->mask] = (struct ring_record){
-            .enter_ns = timed.enter,
-            .exit_ns = timed.exit,
-            .p2p_ns = timed.p2p,
-            .bytes = timed.bytes,
-            .index = index,
-            .site = name ? sites_named(&writer->sites, name) : sites_index(&writer->sites, from),
-            .op = (uint16_t)timed.op,
-            .flags = flags,
-            .messages = timed.sent.messages,
-            .message_bytes = timed.sent.bytes,
-        };
-        writer->last_exit_ns = timed.exit;
-        atomic_store_explicit(&header->head, head + 1, memory_order_release);
+        convert(writer, lane, &timed);
+        uint32_t site = name ? sites_named(&writer->sites, name) : sites_index(&writer->sites, from, false);
+        append(writer, lane, &timed, site, flags, head);
     }
-    atomic_flag_clear_explicit(&writer->lock, memory_order_release);
+    release(writer);
+}
+
+/* A number of 16 bits, not 0. */
+static uint16_t hash(uint64_t value)
+{
+    return (uint16_t)(value * 0x9e3779b97f4a7c15u >> 48) | 1;
+}
+
+static uint64_t argument(const struct call *call, uint64_t word)
+{
+    return call->by_reference && word ? (uint64_t)(uint32_t)*(const int *)word : word;
+}
+
+/* Follows a new wish of the sidecar. Whatever the word is, the process is not harmed. */
+static void apply(struct writer *writer, uint64_t wanted)
+{
+    struct tracer *tracer = &writer->tracer;
+    uint32_t op = RING_WANT_OP(wanted);
+    tracer->passed = 0;
+    atomic_store_explicit(&tracer->address, sites_address(&writer->sites, RING_WANT_SITE(wanted)), memory_order_relaxed);
+    atomic_store_explicit(&tracer->op, wanted & RING_WANT_CALLS ? TRACER_ALL : op, memory_order_relaxed);
+    atomic_store_explicit(&tracer->applied, wanted, memory_order_relaxed);
+}
+
+static void write_call(struct writer *writer, struct ring_call call)
+{
+    struct ring_header *header = writer->header;
+    struct tracer *tracer = &writer->tracer;
+    uint64_t head = atomic_load_explicit(&header->call_head, memory_order_relaxed);
+    if (head - atomic_load_explicit(&header->call_tail, memory_order_relaxed) >= WRITER_MAX_UNSEEN) {
+        atomic_store_explicit(&tracer->op, RING_WANT_OP(tracer->applied), memory_order_relaxed);
+        return;
+    }
+    tracer->calls[head & tracer->mask] = call;
+    writer->last_exit_ns = call.exit_ns;
+    atomic_store_explicit(&header->call_head, head + 1, memory_order_release);
+}
+
+static bool is_anchor(const struct tracer *tracer, const struct ring_call *call)
+{
+    uint64_t wanted = atomic_load_explicit(&tracer->applied, memory_order_relaxed);
+    uint32_t match = RING_WANT_MATCH(wanted);
+    if (RING_WANT_OP(wanted) == 0 || RING_WANT_OP(wanted) != call->op || RING_WANT_SITE(wanted) != call->site)
+        return false;
+    return match == RING_MATCH_SITE ||
+           RING_WANT_HASH(wanted) == (match == RING_MATCH_COMM ? call->comm : call->detail);
+}
+
+bool writer_follow(struct writer *writer, struct timed timed, struct call call, struct caller from)
+{
+    struct tracer *tracer = &writer->tracer;
+    if (!acquire(writer))
+        return false;
+    uint64_t wanted = atomic_load_explicit(&writer->header->wanted, memory_order_relaxed);
+    if (wanted != atomic_load_explicit(&tracer->applied, memory_order_relaxed))
+        apply(writer, wanted);
+    uint64_t comm = argument(&call, call.comm), peer = argument(&call, call.peer), tag = argument(&call, call.tag);
+    struct ring_call made = {
+        .site = (uint16_t)sites_index(&writer->sites, from, true),
+        .op = (uint16_t)call.op,
+        .comm = call.comm ? hash(comm) : 0,
+        .detail = call.comm || call.peer ? hash(comm + 0x632be59bd9b4e019u * peer + 0xd6e8feb86659fd93u * tag) : 0,
+    };
+    bool found = is_anchor(tracer, &made);
+    if (found) {
+        uint32_t every = RING_WANT_EVERY(wanted);
+        found = ++tracer->passed >= every;
+        tracer->passed = found ? 0 : tracer->passed;
+    } else {
+        uint64_t compared = atomic_load_explicit(&writer->header->compared, memory_order_relaxed);
+        atomic_store_explicit(&writer->header->compared, compared + 1, memory_order_relaxed);
+    }
+    struct lane *lane = &writer->iterations;
+    convert(writer, lane, &timed);
+    made.exit_ns = timed.exit;
+    if (atomic_load_explicit(&tracer->op, memory_order_relaxed) == TRACER_ALL)
+        write_call(writer, made);
+    if (found) {
+        uint64_t head = atomic_load_explicit(lane->head, memory_order_relaxed);
+        if (is_full(lane, head))
+            drop(lane);
+        else
+            append(writer, lane, &timed, made.site, (uint16_t)RING_WANT_GENERATION(wanted), head);
+    }
+    release(writer);
+    return found;
 }
 
 void writer_put(struct writer *writer, struct timed timed, struct caller from)

@@ -11,12 +11,37 @@
 #define WRITER_MIN_CAPACITY 64u
 #define WRITER_MAX_CAPACITY (1u << 22)
 
-struct writer {
-    struct ring_header *header;
+#define WRITER_MAX_UNSEEN (1u << 20) /* calls written that no sidecar has seen; then no more are */
+
+/* A table of records: of collectives, or of iterations. */
+struct lane {
     struct ring_record *records;
     uint64_t mask;         /* capacity - 1; not read from the file, which other processes can write */
-    uint64_t last_exit_ns; /* of the last record */
-    _Atomic uint64_t seen; /* collectives so far, including dropped ones */
+    uint64_t last_exit_ns; /* of its last record */
+    _Atomic uint64_t seen; /* records so far, including dropped ones */
+    _Atomic uint64_t *head;
+    _Atomic uint64_t *dropped;
+    const _Atomic uint64_t *tail;
+};
+
+/* What the sidecar wants, as it was when a call last looked. */
+struct tracer {
+    _Atomic uint64_t applied;
+    _Atomic uint32_t op;           /* of the anchor, 0 if there is none; TRACER_ALL while calls are written */
+    _Atomic(const void *) address; /* the anchor's innermost return address */
+    uint32_t passed;               /* times that the anchor came since its last record */
+    struct ring_call *calls;
+    uint64_t mask;
+};
+
+#define TRACER_ALL UINT32_MAX
+
+struct writer {
+    struct ring_header *header;
+    struct lane collectives;
+    struct lane iterations;
+    struct tracer tracer;
+    uint64_t last_exit_ns; /* of the last record or call */
     atomic_flag lock;
     atomic_bool abandoned; /* the lock was held for too long */
     struct ticker ticker;
@@ -24,7 +49,7 @@ struct writer {
 };
 
 /* Creates DIRECTORY/rank-RANK.PID.ring, or rank-RANK.PID-N.ring if that exists, with all its memory reserved. Capacity
- * in records, a power of two between WRITER_MIN_CAPACITY and WRITER_MAX_CAPACITY. The ticker must have been started. On
+ * in records of collectives, a power of two between WRITER_MIN_CAPACITY and WRITER_MAX_CAPACITY. The ticker must have been started. On
  * failure returns false and leaves no file. */
 bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
                  const struct ticker *ticker);
@@ -51,6 +76,30 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from);
 
 /* The same for a site that the program names. flags: as in the ring's record. */
 void writer_put_named(struct writer *writer, struct timed timed, const char *name, uint16_t flags);
+
+/* A call that is no record of a collective. */
+struct call {
+    enum ring_op op;
+    bool by_reference; /* of Fortran: what follows are addresses of ints */
+    uint64_t comm;     /* handles and numbers; 0 if the call has none */
+    uint64_t peer;
+    uint64_t tag;
+};
+
+/* Whether such a call is to be passed to writer_follow. */
+static inline bool writer_follows(const struct writer *writer, enum ring_op op, struct caller from)
+{
+    const struct tracer *tracer = &writer->tracer;
+    uint64_t wanted = atomic_load_explicit(&writer->header->wanted, memory_order_relaxed);
+    uint32_t watched = atomic_load_explicit(&tracer->op, memory_order_relaxed);
+    if (wanted != atomic_load_explicit(&tracer->applied, memory_order_relaxed) || watched == TRACER_ALL)
+        return true;
+    return watched == op && from.address == atomic_load_explicit(&tracer->address, memory_order_relaxed);
+}
+
+/* Writes the call if calls are wanted, and a record if it is the anchor. True if it is: `timed` counts from the previous
+ * anchor of this thread. Thread-safe. */
+bool writer_follow(struct writer *writer, struct timed timed, struct call call, struct caller from);
 
 /* Marks the ring as finished: no records follow. */
 static inline void writer_finalize(struct writer *writer)

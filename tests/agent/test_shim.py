@@ -58,6 +58,8 @@ ELSEWHERE = ["Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_re
              "Wait", "Waitall", "Waitany", "Waitsome", "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Gatherv",
              "Scatter", "Scatterv", *(f"Neighbor_{name}" for name in ("allgather", "allgatherv", "alltoall",
                                                                       "alltoallv", "alltoallw"))]  # fmt: skip
+WINDOW = [f"Win_{name}" for name in ("fence", "start", "complete", "wait", "lock", "lock_all", "unlock", "unlock_all",
+                                     "flush", "flush_all")]  # fmt: skip
 SENDING = ["Isend", "Ibsend", "Irsend", "Issend"]
 # mpi4py calls these if they are defined, so the shim must work without the library's.
 LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter",
@@ -67,11 +69,15 @@ LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Allto
 LIFE = ["Init", "Init_thread", "Finalize"]
 SPELLINGS = ["_", "__", "_f08_"]
 WRAPPED = [
-    *(f"MPI_{name}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *SENDING, "Session_init", "Session_finalize")),
+    *(f"MPI_{name}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING, "Session_init", "Session_finalize")),
     *(f"MPI_{name}_c" for name in LARGE),
-    *(f"MPI_{name.upper()}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *SENDING)),
-    *(f"mpi_{name.lower()}{end}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *SENDING) for end in SPELLINGS),
-    *(f"mpi_{name.lower()}_f08ts_{end}" for name in (*{*ROUND}, *ELSEWHERE, *SENDING) for end in ("", "large_")),
+    *(f"MPI_{name.upper()}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING)),
+    *(f"mpi_{name.lower()}{end}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING) for end in SPELLINGS),
+    *(
+        f"mpi_{name.lower()}_f08ts_{end}"
+        for name in (*{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING)
+        for end in ("", "large_")
+    ),
 ]
 
 
@@ -678,6 +684,46 @@ def test_a_lock_that_stays_held_costs_records_and_not_the_program(alone: Callabl
     assert seen.dropped == 5
 
 
+def traced(alone: Callable[..., Path], folder: Path, capacity: int, calls: int, every: int) -> Ring:
+    subprocess.run([alone("traced.c"), folder, str(capacity), str(calls), str(every)], check=True, timeout=60)
+    (path,) = folder.iterdir()
+    return Ring(path)
+
+
+def test_calls_are_written_until_an_anchor_is_named_then_records_of_it(
+    alone: Callable[..., Path], folder: Path
+) -> None:
+    with traced(alone, folder, 1024, 1000, 1) as ring:
+        first, calls = ring.calls(0)
+        assert (first, len(calls)) == (0, 1000)
+        assert np.diff(calls["exit_ns"]).tolist() == [10] * 999
+        assert calls["site"].tolist() == [1, 2] * 500
+        assert calls["op"].tolist() == [38, 34] * 500
+        assert len(set(calls["comm"].tolist()) | set(calls["detail"].tolist())) == 2
+        assert (ring.head, ring.iteration_head, ring.iterations_dropped) == (0, 266, 234)
+        records = ring.iterations(10, 266)
+        assert records["index"].tolist() == [*range(10, 256), *range(256, 266)]
+        assert np.diff(records["exit_ns"]).tolist()[:200] == [20] * 200
+        # Between two of them is a Send of 3 ns.
+        assert (records["p2p_ns"].tolist()[1:200], set(records["flags"].tolist())) == ([3] * 199, {7})
+        assert set((records["exit_ns"] - records["enter_ns"]).tolist()) == {3}
+        assert ring.site(int(records[0]["site"])).startswith("traced+0x")
+
+
+def test_an_anchor_that_comes_several_times_in_an_iteration_is_recorded_once(
+    alone: Callable[..., Path], folder: Path
+) -> None:
+    with traced(alone, folder, 1024, 300, 3) as ring:
+        assert ring.iteration_head == 50
+        assert np.diff(ring.iterations(10, 50)["exit_ns"]).tolist() == [60] * 39
+
+
+def test_calls_that_nobody_reads_are_written_no_longer(alone: Callable[..., Path], folder: Path) -> None:
+    with traced(alone, folder, 1024, 2**20 + 1000, 1) as ring:
+        first, calls = ring.calls(0)
+        assert (first + len(calls), len(calls)) == (2**20, 16384 - 1)
+
+
 def test_an_exit_before_the_previous_one_is_set_to_it(ring_alone: Callable[..., Seen]) -> None:
     seen = ring_alone(64, 20, 1)
     assert seen.operations == ["Barrier"] * 10 + ["Allreduce"]
@@ -687,10 +733,10 @@ def test_an_exit_before_the_previous_one_is_set_to_it(ring_alone: Callable[..., 
 
 
 def test_sites_beyond_the_table_are_recorded_as_unknown(ring_alone: Callable[..., Seen]) -> None:
-    seen = ring_alone(4096, 3000, 1500)
-    first, again = seen.records["site"][:1490], seen.records["site"][1490:2990]
-    assert first.tolist() == [site if site < 1024 else 0 for site in range(11, 1501)]
-    assert again.tolist() == [site if site < 1024 else 0 for site in range(1, 1501)]
+    seen = ring_alone(8192, 5000, 2500)
+    first, again = seen.records["site"][:2490], seen.records["site"][2490:4990]
+    assert first.tolist() == [site if site < 2048 else 0 for site in range(11, 2501)]
+    assert again.tolist() == [site if site < 2048 else 0 for site in range(1, 2501)]
     assert seen.sites[0].startswith("ring_alone+0x")
 
 
@@ -706,6 +752,7 @@ def test_reader_and_writer_have_the_same_layout(tmp_path: Path) -> None:
         "ring_module": layout.MODULE,
         "ring_site": layout.SITE,
         "ring_record": layout.RECORD,
+        "ring_call": layout.CALL,
     }.items():
         assert dtype.fields is not None
         assert {name: (field[1], field[0].itemsize) for name, field in dtype.fields.items()} == written[struct]

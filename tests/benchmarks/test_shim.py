@@ -13,12 +13,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from barograph_agent.ring.reader import OPERATIONS, Ring, Want
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
 
@@ -28,13 +31,18 @@ LOOPS = {"Barrier": "barriers", "Allreduce": "allreduces", "Wait": "waits", "Sen
 PAIRS, CALLS = 100, 200  # in total fewer calls than the capacity of a default ring
 COUNTED_PAIRS = 30  # enough for instruction counts; callgrind is slow
 MOST_INSTRUCTIONS = 410
+WARM_UP_MILLISECONDS = 500
+ANCHOR = next(number for number, name in OPERATIONS.items() if name == "Wait")
 
 
 @dataclass(frozen=True)
 class Tool:
+    """asks: what of the shim, while it looks for no loop (idle), writes calls, or records a Wait (anchor)."""
+
     name: str
     library: Path | None
     env: dict[str, str] = field(default_factory=dict)
+    asks: str = "idle"
 
 
 def build(output: Path, *flags: str) -> Path:
@@ -47,6 +55,8 @@ def tools(mpi: Mpi, folder: Path) -> list[Tool]:
     found = [
         Tool("no-op", mpi.compile(PROGRAMS / "noop.c", folder / "noop.so", "-O2", "-shared", "-fPIC")),
         Tool("shim", build(folder / "libbarograph.so")),
+        Tool("calls", folder / "libbarograph.so", asks="calls"),
+        Tool("anchor", folder / "libbarograph.so", asks="anchor"),
         # As on a node with an unreliable TSC.
         Tool("no TSC", build(folder / "no-tsc.so", '-DCLOCKSOURCE="/absent"')),
     ]
@@ -71,11 +81,45 @@ def environment(mpi: Mpi, tool: Tool, ring_folder: Path) -> dict[str, str]:
     return {**os.environ, **mpi.environment(), **tool.env, **preload, "BAROGRAPH_RING_DIR": str(ring_folder)}
 
 
+def ask(folder: Path, asks: str, done: threading.Event) -> None:
+    """Ask the ring in this folder for what the tool is measured with, as a sidecar does."""
+    while not (paths := list(folder.glob("*.ring"))) and not done.is_set():
+        time.sleep(0.01)
+    if not paths:
+        return
+    with Ring(paths[0]) as ring:
+        position = 0
+        time.sleep(0.2 * WARM_UP_MILLISECONDS / 1000)
+        _, calls = ring.calls(0)
+        waits = calls[calls["op"] == ANCHOR]
+        anchor = Want(op=ANCHOR, site=int(waits[0]["site"]) if len(waits) else 0)
+        ring.want({"idle": Want(), "calls": Want(calls=True), "anchor": anchor}[asks])
+        while not done.wait(0.002):
+            ring.release(ring.head)
+            ring.release_iterations(ring.iteration_head)
+            position, calls = ring.calls(position)
+            position += len(calls)
+
+
+def run(mpi: Mpi, command: list[str | Path], tool: Tool, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command with the tool, and with a thread that asks its shim for what is measured."""
+    done = threading.Event()
+    rings = Path(tempfile.mkdtemp(dir=folder))
+    asker = threading.Thread(target=ask, args=(rings, tool.asks, done))
+    asker.start()
+    try:
+        env = environment(mpi, tool, rings)
+        found = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    finally:
+        done.set()
+        asker.join()
+    assert found.returncode == 0, found.stderr
+    return found
+
+
 def nanoseconds(mpi: Mpi, program: Path, tool: Tool, ring_folder: Path) -> dict[str, list[str]]:
     """Median, quartiles and control by function, as printed by the program."""
-    command = [program, str(PAIRS), str(CALLS), "1"]
-    done = subprocess.run(command, env=environment(mpi, tool, ring_folder), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run(mpi, [program, str(PAIRS), str(CALLS), "1", str(WARM_UP_MILLISECONDS)], tool, ring_folder)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith(tuple(LOOPS))]
     return {function: figures for function, *figures in lines}
 
@@ -83,9 +127,16 @@ def nanoseconds(mpi: Mpi, program: Path, tool: Tool, ring_folder: Path) -> dict[
 def instructions(mpi: Mpi, program: Path, tool: Tool, ring_folder: Path, function: str) -> int:
     """Instructions in the loops that call the function, through the tool and without it."""
     options = ["--tool=callgrind", f"--toggle-collect={LOOPS[function]}", "--callgrind-out-file=/dev/null"]
-    command = ["valgrind", *options, program, str(COUNTED_PAIRS), str(CALLS), "1"]
-    done = subprocess.run(command, env=environment(mpi, tool, ring_folder), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    command: list[str | Path] = [
+        "valgrind",
+        *options,
+        program,
+        str(COUNTED_PAIRS),
+        str(CALLS),
+        "1",
+        str(10 * WARM_UP_MILLISECONDS),
+    ]
+    done = run(mpi, command, tool, ring_folder)
     found = re.search(r"Collected : (\d+)", done.stderr)
     assert found is not None, done.stderr
     return int(found[1])

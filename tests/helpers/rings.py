@@ -7,7 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from barograph_agent.ring.reader import BYTES_UNKNOWN, HEADER, HEADER_BYTES, MAGIC, MODULE, RECORD, SITE, VERSION
+from barograph_agent.ring.reader import (
+    BYTES_UNKNOWN,
+    CALL,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MODULE,
+    RECORD,
+    SITE,
+    VERSION,
+    Want,
+)
 
 STARTED_NS = 5_000_000_000
 STARTED_UNIX_NS = 1_700_000_000_000_000_000
@@ -16,22 +27,32 @@ STARTED_UNIX_NS = 1_700_000_000_000_000_000
 class FakeShim:
     """The writing end of a ring: drops what finds it full, numbers what it sees, dropped or not."""
 
-    def __init__(self, path: Path, capacity: int = 64, *, pid: int | None = None, started_ns: int = STARTED_NS) -> None:
+    def __init__(
+        self, path: Path, capacity: int = 64, *, pid: int | None = None, started_ns: int = STARTED_NS, calls: int = 0
+    ) -> None:
+        """calls: capacity of the tables of calls and of iterations."""
         self.path = path
         modules, sites = 4, 8
         at = HEADER_BYTES + modules * MODULE.itemsize + sites * SITE.itemsize
-        self._bytes = np.memmap(path, np.uint8, "w+", shape=at + capacity * RECORD.itemsize)
+        records_end = at + capacity * RECORD.itemsize
+        iterations_end = records_end + calls * RECORD.itemsize
+        self._bytes = np.memmap(path, np.uint8, "w+", shape=iterations_end + calls * CALL.itemsize)
         self.header = self._bytes[:HEADER_BYTES].view(HEADER)
         self.modules = self._bytes[HEADER_BYTES : HEADER_BYTES + modules * MODULE.itemsize].view(MODULE)
         self.sites = self._bytes[HEADER_BYTES + modules * MODULE.itemsize : at].view(SITE)
-        self.records = self._bytes[at:].view(RECORD)
+        self.records = self._bytes[at:records_end].view(RECORD)
+        self.iterations = self._bytes[records_end:iterations_end].view(RECORD)
+        self.calls = self._bytes[iterations_end:].view(CALL)
         self.capacity = capacity
-        self.seen = 0
+        self.seen = self.iterations_seen = 0
         self.set(
             version=VERSION,
             header_bytes=HEADER_BYTES,
             record_bytes=RECORD.itemsize,
             capacity=capacity,
+            iteration_capacity=calls,
+            call_capacity=calls,
+            wanted=1,
             module_capacity=modules,
             site_capacity=sites,
             size=2,
@@ -101,6 +122,34 @@ class FakeShim:
             self.set(dropped=self.get("dropped") + 1)
         self.seen += 1
         return room
+
+    def call(self, exit_ns: int, site: int, op: int, *, wait_ns: int = 1, p2p_ns: int = 0, detail: int = 1) -> None:
+        """Any other call, as the shim treats it with what is wanted."""
+        want, at = Want.of(self.get("wanted")), STARTED_NS + exit_ns
+        if want.calls:
+            head = self.get("call_head")
+            self.calls[head % len(self.calls)] = (at, site, op, 1, detail)
+            self.set(call_head=head + 1)
+        if (want.op, want.site) == (op, site) and (want.match < 2 or want.value == detail):
+            head = self.get("iteration_head")
+            if head - self.get("iteration_tail") < len(self.iterations):
+                record = (
+                    at - wait_ns,
+                    at,
+                    p2p_ns,
+                    BYTES_UNKNOWN,
+                    self.iterations_seen,
+                    site,
+                    op,
+                    want.generation,
+                    0,
+                    0,
+                )
+                self.iterations[head % len(self.iterations)] = record
+                self.set(iteration_head=head + 1)
+            else:
+                self.set(iterations_dropped=self.get("iterations_dropped") + 1)
+            self.iterations_seen += 1
 
 
 class BatchedShim(FakeShim):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from barograph_agent.reduce.blocks import Intervals
 from barograph_agent.reduce.symbols import symbol
 from barograph_agent.reduce.traffic import REPORTS, Traffic, add, passed, rows
-from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, Ring, RingError
+from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, RECORD, Records, Ring, RingError
 
 BATCH = 16384
 """Records read from a ring at a time: 1 MB, and a message well below wire.MAX_BYTES."""
+
+
+Times = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 class Cursor(msgspec.Struct, array_like=True):
@@ -40,11 +45,24 @@ class Cursor(msgspec.Struct, array_like=True):
     """Sets of rows of `signatures` that were made."""
     traffic: dict[int, Traffic] = {}
     """What the intervals communicated, by class id; empty once all sets were made."""
+    iteration_position: int = 0
+    """Iterations read as intervals."""
+    iteration_index: int = -1
+    recalled: int = 0
+    """Iterations that are known of calls only."""
 
 
 def class_id(before: str, at: str) -> int:
     """The 64-bit id of intervals between two call sites: the same in every run of the same binary."""
     return int.from_bytes(hashlib.blake2b(f"{before}\0{at}".encode(), digest_size=8).digest(), "little")
+
+
+ITERATION: Final = 1 << 20
+"""Added to the number of a site that ends an iteration: another class than collectives from there."""
+
+
+def _name(ring: Ring, site: int) -> str:
+    return f"{ring.site(site & ~ITERATION)} (iteration)" if site & ITERATION else ring.site(site)
 
 
 class ClassIds:
@@ -63,7 +81,7 @@ class ClassIds:
         for number, (pair, example) in enumerate(zip(pairs.tolist(), first.tolist(), strict=True)):
             key = (pair >> 32, pair & 0xFFFFFFFF)
             if key not in self._known:
-                self._known[key] = class_id(self._ring.site(key[0]), self._ring.site(key[1]))
+                self._known[key] = class_id(_name(self._ring, key[0]), _name(self._ring, key[1]))
                 fresh[key] = example
             ids[number] = self._known[key]
         return ids[inverse], fresh
@@ -76,13 +94,24 @@ class IntervalReader:
         self.ring = ring
         self.cursor = cursor
         self._classes = ClassIds(ring)
-        if cursor.position == 0:
+        if not (cursor.position or cursor.iteration_position or cursor.recalled):
             cursor.last_exit_ns = ring.started_ns
 
     @property
     def seen(self) -> int:
-        """Synchronizing collectives counted by the shim so far, including dropped ones."""
-        return self.ring.head + self.ring.dropped
+        """Synchronizing collectives and iterations counted so far, including dropped ones."""
+        return self.ring.head + self.ring.iteration_head + self.cursor.recalled + self.dropped
+
+    @property
+    def dropped(self) -> int:
+        """Those that were not recorded."""
+        return self.ring.dropped + self.ring.iterations_dropped
+
+    @property
+    def unread(self) -> int:
+        """Records in the ring that were not read yet."""
+        cursor = self.cursor
+        return max(self.ring.head - cursor.position + self.ring.iteration_head - cursor.iteration_position, 0)
 
     @property
     def ended_at(self) -> float:
@@ -93,51 +122,99 @@ class IntervalReader:
     def _offset_ns(self) -> int:
         return self.ring.started_unix_ns - self.ring.started_ns
 
-    def read(self) -> tuple[Intervals | None, dict[str, Any]]:
+    def read(
+        self, recalled: Records | None = None, iterations: int | None = None
+    ) -> tuple[Intervals | None, dict[str, Any]]:
         """The next intervals, None if there are no records, and classes not seen before as columns of `sites`.
 
-        Both may be empty. Advances the cursor. Raises RingError if the ring is inconsistent.
+        Both may be empty. recalled: iterations before the first one that was not read. iterations: those of the ring
+        that may be read, None for all. Advances the cursor. Raises RingError if the ring is inconsistent.
         """
         cursor = self.cursor
-        head = self.ring.head
-        if cursor.position > head:
-            raise RingError(f"ring {self.ring.path}: head is {head}, expected at least {cursor.position}")
-        if cursor.position < (tail := self.ring.tail):
-            # After damage to the spool the cursor may be before the tail, where records may be overwritten.
-            cursor.lost += tail - cursor.position
-            cursor.position = tail
-        stop = min(head, cursor.position + BATCH)
-        records = self.ring.records(cursor.position, stop)
+        recalled = np.empty(0, RECORD) if recalled is None else recalled
+        records, is_iteration, counts = self._merge(recalled, iterations)
         if not len(records):
             return None, {}
         exits = records["exit_ns"].astype(np.int64)
-        index = records["index"].astype(np.int64)
-        sites = records["site"].astype(np.int64)
+        sites = records["site"].astype(np.int64) | np.where(is_iteration, ITERATION, 0)
         # An interval timed by the application has its own start; a collective's starts at the end of the previous one.
         own = records["op"] == INTERVAL
         starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
         before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
-        # The latter start is known only if the previous collective was recorded.
-        known = own | (np.diff(index, prepend=cursor.last_index) == 1)
+        # The latter start is known only if the previous one was recorded.
+        known = own | _follows(counts, is_iteration, (cursor.last_index, cursor.iteration_index + cursor.recalled))
         if (starts > exits)[known].any():
             raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         ended_at = (exits[known] + self._offset_ns) * 1e-9
+        collectives = np.maximum.accumulate(np.where(is_iteration, cursor.last_index, counts))
+        others = np.maximum.accumulate(np.where(is_iteration, counts, cursor.iteration_index + cursor.recalled))
+        index = collectives + others + 1
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         if cursor.looks < REPORTS:
             add(cursor.traffic, classes, records[known])
-        cursor.position = stop
-        cursor.last_exit_ns, cursor.last_site, cursor.last_index = int(exits[-1]), int(sites[-1]), int(index[-1])
+        cursor.recalled += len(recalled)
+        cursor.last_index, cursor.iteration_index = int(collectives[-1]), int(others[-1]) - cursor.recalled
+        cursor.position += int((~is_iteration).sum())
+        cursor.iteration_position += int(is_iteration.sum()) - len(recalled)
+        cursor.last_exit_ns, cursor.last_site = int(exits[-1]), int(sites[-1])
         cursor.rows += int(known.sum())
         cursor.lost += int((~known).sum())
         return intervals, fresh
+
+    def _merge(self, recalled: Records, limit: int | None) -> tuple[Records, Flags, Times]:
+        """Collectives and iterations in the order of their ends, which are iterations, and the number of each."""
+        ring, cursor = self.ring, self.cursor
+        seen = ring.iteration_head
+        head = ring.head
+        if cursor.position > head or cursor.iteration_position > seen:
+            expected = max(cursor.position, cursor.iteration_position)
+            raise RingError(f"ring {ring.path}: head is {min(head, seen)}, expected at least {expected}")
+        # After damage to the spool a cursor may be before the tail, where records may be overwritten.
+        if cursor.position < (tail := ring.tail):
+            cursor.lost += tail - cursor.position
+            cursor.position = tail
+        if cursor.iteration_position < (tail := ring.iteration_tail):
+            cursor.lost += tail - cursor.iteration_position
+            cursor.iteration_position = tail
+        stop = min(head, cursor.position + BATCH)
+        stop_iterations = max(min(seen if limit is None else limit, cursor.iteration_position + BATCH), 0)
+        records = ring.records(cursor.position, stop)
+        iterations = ring.iterations(cursor.iteration_position, stop_iterations)
+        if len(recalled) or ring.iteration_head:
+            # What is not read yet comes later.
+            later = [
+                int(one[0]["exit_ns"])
+                for one in (ring.records(stop, min(stop + 1, head)), self._next_iteration(stop_iterations))
+                if len(one)
+            ]
+            if later:
+                records = records[records["exit_ns"] <= min(later)]
+                iterations = iterations[iterations["exit_ns"] <= min(later)]
+        if not len(iterations) and not len(recalled):
+            return records, np.zeros(len(records), bool), records["index"].astype(np.int64)
+        numbers = iterations["index"].astype(np.int64) + cursor.recalled + len(recalled)
+        counts = np.concatenate(
+            [
+                records["index"].astype(np.int64),
+                cursor.iteration_index + cursor.recalled + 1 + np.arange(len(recalled)),
+                numbers,
+            ]
+        )
+        both = np.concatenate([records, recalled, iterations])
+        order = np.argsort(both["exit_ns"], kind="stable")
+        is_iteration = np.arange(len(both)) >= len(records)
+        return both[order], is_iteration[order], counts[order]
+
+    def _next_iteration(self, position: int) -> Records:
+        return self.ring.iterations(position, min(position + 1, self.ring.iteration_head))
 
     def traffic(self, *, final: bool) -> dict[str, Any] | None:
         """The rows of `signatures` that are due, without the job. final: the run has ended."""
         cursor = self.cursor
         elapsed = (cursor.last_exit_ns - self.ring.started_ns) * 1e-9
         due = passed(elapsed, cursor.traffic)
-        final = final and cursor.position == self.ring.head
+        final = final and not self.unread
         if due <= cursor.looks and not (final and cursor.looks < REPORTS):
             return None
         found = rows(cursor.traffic, elapsed, self.ended_at) if cursor.traffic else None
@@ -153,16 +230,25 @@ class IntervalReader:
         fresh: dict[str, Any] = {"class_id": [], "before": [], "at": [], "operation": []}
         for (earlier, later), example in first.items():
             fresh["class_id"].append(int(ids[example]))
-            fresh["before"].append(self._readable(earlier, self.ring.site(earlier)))
-            fresh["at"].append(self._readable(later, self.ring.site(later)))
+            fresh["before"].append(self._readable(earlier & ~ITERATION))
+            fresh["at"].append(self._readable(later & ~ITERATION))
             fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
         return ids, (fresh if first else {})
 
-    def _readable(self, site: int, name: str) -> str:
+    def _readable(self, site: int) -> str:
         """The site with function names in place of offsets, if the modules have symbols."""
+        name = self.ring.site(site)
         if site == 0:
             return name
         frames = self.ring.frames(site)
         if any(at == NAMED for _, at in frames):
             return name
         return " < ".join(symbol(path, at) or f"{Path(path).name}+{at:#x}" for path, at in frames)
+
+
+def _follows(counts: Times, is_iteration: Flags, last: tuple[int, int]) -> Flags:
+    """Whether each record is the next one of its kind. last: numbers before the first collective and iteration."""
+    found = np.zeros(len(counts), bool)
+    for kind, number in zip((~is_iteration, is_iteration), last, strict=True):
+        found[kind] = np.diff(counts[kind], prepend=number) == 1
+    return found

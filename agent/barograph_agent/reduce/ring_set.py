@@ -15,11 +15,14 @@ import numpy as np
 
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND, Budget, reduce
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
+from barograph_agent.reduce.loops import Loop
 from barograph_agent.reduce.ranks import Member, NodeReducer
-from barograph_agent.ring.reader import Ring, RingError
+from barograph_agent.ring.reader import Records, Ring, RingError
 from barograph_agent.ring.writer import PREFIX
 from barograph_agent.system.processes import Processes
 
+SEARCHES: Final = 2
+"""Searches for an anchor in one read, of 10 ms each."""
 JOIN_NS: Final = 30 * 10**9
 """Limit on the time between the returns of MPI_Init in ranks of one world."""
 
@@ -56,6 +59,7 @@ class RingSet:
         self._rings: dict[str, Ring] = {}
         self._readers: dict[str, IntervalReader] = {}
         self._nodes: dict[int, NodeReducer] = {}
+        self._loops: dict[str, Loop] = {}
 
     @property
     def known(self) -> bool:
@@ -84,11 +88,16 @@ class RingSet:
         if fresh:
             self._group_by_world()
 
-    def read(self, *, final: bool) -> Iterator[TableRows]:
-        """One batch of every ring, as rows without job and host. Inconsistent rings are added to `unreadable`."""
+    def read(self, *, final: bool, now: float = 0.0) -> Iterator[TableRows]:
+        """One batch of every ring, as rows without job and host. Inconsistent rings are added to `unreadable`.
+
+        now: monotonic seconds.
+        """
+        recalled = self._step_loops(now)
         for name, reader in list(self._readers.items()):
             try:
-                intervals, sites = reader.read()
+                loop = self._loops[name]
+                intervals, sites = reader.read(recalled.get(name), None if final else loop.readable)
                 traffic = reader.traffic(final=final)
             except RingError as error:
                 self._drop_ring(name, error)
@@ -116,17 +125,17 @@ class RingSet:
     @property
     def half_full(self) -> bool:
         """True if a ring is more than half full."""
-        return any(_unread(ring, ring.tail) > ring.capacity // 2 for ring in self._rings.values())
+        return any(_filled(ring) > 1 / 2 for ring in self._rings.values())
 
     @property
     def fills(self) -> bool:
         """True if a ring holds more than a sixteenth of its capacity."""
-        return any(_unread(ring, ring.tail) > ring.capacity // 16 for ring in self._rings.values())
+        return any(_filled(ring) > 1 / 16 for ring in self._rings.values())
 
     @property
     def backlog(self) -> int:
         """Number of intervals in rings that were not read yet."""
-        return sum(_unread(reader.ring, reader.cursor.position) for reader in self._readers.values())
+        return sum(_unread_by(reader) for reader in self._readers.values())
 
     @property
     def silence(self) -> tuple[int, float] | None:
@@ -147,7 +156,10 @@ class RingSet:
     @property
     def position(self) -> int:
         """Sum of all cursors: grows with every record read."""
-        return sum(cursor.position + cursor.node_position for cursor in self.progress.cursors.values())
+        return sum(
+            cursor.position + cursor.node_position + cursor.iteration_position + cursor.recalled
+            for cursor in self.progress.cursors.values()
+        )
 
     def ranks(self) -> dict[int, int]:
         """The numbers of the ranks that run on this node, by the ids of their processes."""
@@ -172,6 +184,9 @@ class RingSet:
                 position = min(cursor.position, position)
             if position > ring.tail:
                 ring.release(position)
+            iterations = cursor.iteration_position if name in self._readers else ring.iteration_head
+            if iterations > ring.iteration_tail:
+                ring.release_iterations(iterations)
 
     def counted(self) -> tuple[int, int]:
         """Number of intervals counted by the shim, and of those lost: part of no row."""
@@ -180,7 +195,7 @@ class RingSet:
             # Of a ring that became unreadable only the counts of its cursor are known.
             reader = self._readers.get(name)
             try:
-                counted, dropped = (reader.seen, reader.ring.dropped) if reader else (cursor.rows + cursor.lost, 0)
+                counted, dropped = (reader.seen, reader.dropped) if reader else (cursor.rows + cursor.lost, 0)
             except RingError:
                 counted, dropped = cursor.rows + cursor.lost, 0
             seen += counted
@@ -199,6 +214,21 @@ class RingSet:
         self._rings.clear()
         self._readers.clear()
         self._nodes.clear()
+        self._loops.clear()
+
+    def _step_loops(self, now: float) -> dict[str, Records]:
+        """Follow the loops of all rings; iterations that are recalled, by ring."""
+        found, searches = {}, 0
+        for name, loop in list(self._loops.items()):
+            try:
+                recalled = loop.step(now, self.progress.cursors[name].last_exit_ns, may_search=searches < SEARCHES)
+            except RingError as error:
+                self._drop_ring(name, error)
+                continue
+            searches += loop.has_searched
+            if len(recalled):
+                found[name] = recalled
+        return found
 
     def _add(self, ring: Ring) -> None:
         name, progress = ring.path.name, self.progress
@@ -207,6 +237,7 @@ class RingSet:
             progress.cursors[name] = Cursor(self._world_of(rank, size, ring.started_ns), rank, size, ring.started_ns)
         cursor = progress.cursors[name]
         self._rings[name] = ring
+        self._loops[name] = Loop(ring)
         if cursor.rank == 0:
             self._readers[name] = IntervalReader(ring, cursor)
         progress.ranks = progress.ranks or cursor.size
@@ -241,6 +272,7 @@ class RingSet:
     def _drop_ring(self, name: str, error: RingError) -> None:
         self.unreadable[name] = error
         self._readers.pop(name, None)
+        self._loops.pop(name, None)
         self._rings.pop(name).close()
         self._group_by_world()
 
@@ -256,3 +288,21 @@ def _unread(ring: Ring, position: int) -> int:
         return max(ring.head - position, 0)
     except RingError:
         return 0
+
+
+def _unread_by(reader: IntervalReader) -> int:
+    try:
+        return reader.unread
+    except RingError:
+        return 0
+
+
+def _filled(ring: Ring) -> float:
+    """The fuller one of the tables of a ring, as a share; 0 if it is inconsistent."""
+    share = _unread(ring, ring.tail) / ring.capacity
+    if not ring.iteration_capacity:
+        return share
+    try:
+        return max(share, (ring.iteration_head - ring.iteration_tail) / ring.iteration_capacity)
+    except RingError:
+        return share

@@ -6,13 +6,13 @@ import mmap
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 MAGIC: Final = b"BAROGRPH"
-VERSION: Final = 5
+VERSION: Final = 6
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
 RUNNING: Final = 1
@@ -24,13 +24,22 @@ HEADER: Final = np.dtype(
     {
         "names": ["magic", "version", "header_bytes", "record_bytes", "capacity", "site_capacity", "module_capacity",
                   "rank", "size", "pid", "clock", "started_ns", "started_unix_ns", "program",
-                  "head", "dropped", "state", "sites", "modules", "exit", "exited_ns", "tail"],
+                  "head", "dropped", "state", "sites", "modules", "exit", "exited_ns",
+                  "tail", "iteration_capacity", "call_capacity",
+                  "iteration_head", "iterations_dropped", "call_head", "compared",
+                  "wanted", "iteration_tail", "call_tail"],
         "formats": ["S8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u4",
                     "<i4", "<i4", "<i4", "<u4", "<u8", "<u8", "S256",
-                    "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u8", "<u8"],
+                    "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u8",
+                    "<u8", "<u4", "<u4",
+                    "<u8", "<u8", "<u8", "<u8",
+                    "<u8", "<u8", "<u8"],
         "offsets": [0, 8, 12, 16, 20, 24, 28,
                     32, 36, 40, 44, 48, 56, 64,
-                    320, 328, 336, 340, 344, 348, 352, 384],
+                    320, 328, 336, 340, 344, 348, 352,
+                    384, 392, 396,
+                    448, 456, 464, 472,
+                    512, 520, 528],
         "itemsize": HEADER_BYTES,
     }
 )  # fmt: skip
@@ -43,8 +52,10 @@ RECORD: Final = np.dtype(
 )  # fmt: skip
 EARLIER_RECORD: Final = np.dtype(RECORD.descr[:8])
 """Of version 4, which counted no messages."""
-RECORDS: Final = {VERSION: RECORD, 4: EARLIER_RECORD}
+FIRST_WITH_ITERATIONS: Final = 6
+RECORDS: Final = {VERSION: RECORD, 5: RECORD, 4: EARLIER_RECORD}
 """Layout of a record by version of the ring, the newest first."""
+CALL: Final = np.dtype([("exit_ns", "<u8"), ("site", "<u2"), ("op", "<u2"), ("comm", "<u2"), ("detail", "<u2")])
 BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1
 """A frame's offset if its module is a name given by the application."""
@@ -65,9 +76,76 @@ OPERATIONS: Final = {
     17: "Bcast",
     18: "Scatter",
     19: "Step",
+    32: "Reduce",
+    33: "Gather",
+    34: "Send",
+    35: "Bsend",
+    36: "Rsend",
+    37: "Ssend",
+    38: "Recv",
+    39: "Sendrecv",
+    40: "Sendrecv_replace",
+    41: "Probe",
+    42: "Mprobe",
+    43: "Mrecv",
+    44: "Wait",
+    45: "Waitall",
+    46: "Waitany",
+    47: "Waitsome",
+    48: "Scan",
+    49: "Exscan",
+    50: "Gatherv",
+    51: "Scatterv",
+    52: "Neighbor_allgather",
+    53: "Neighbor_allgatherv",
+    54: "Neighbor_alltoall",
+    55: "Neighbor_alltoallv",
+    56: "Neighbor_alltoallw",
+    57: "Isend",
+    58: "Ibsend",
+    59: "Irsend",
+    60: "Issend",
+    61: "Win_fence",
+    62: "Win_complete",
+    63: "Win_wait",
+    64: "Win_lock",
+    65: "Win_lock_all",
+    66: "Win_unlock",
+    67: "Win_unlock_all",
+    68: "Win_flush",
+    69: "Win_flush_all",
+    70: "Win_start",
 }
 
 Records = npt.NDArray[np.void]
+
+
+class Want(NamedTuple):
+    """What the shim is asked for, in one word of the header: calls, and a record each time the anchor comes.
+
+    op: of the anchor, 0 for none. every: the anchor comes so often in an iteration. generation: 0 to 255. match: what
+    must be equal beside site and op: nothing, the communicator (1), or that, the other rank and the tag (2); value:
+    of `comm` or `detail`.
+    """
+
+    calls: bool = False
+    op: int = 0
+    site: int = 0
+    match: int = 0
+    value: int = 0
+    every: int = 1
+    generation: int = 0
+
+    def word(self) -> int:
+        """As in the header."""
+        low = int(self.calls) | self.match << 1 | self.every << 8 | self.op << 16 | self.generation << 24
+        return low | self.site << 32 | self.value << 48
+
+    @classmethod
+    def of(cls, word: int) -> Self:
+        """From the header; any word is one."""
+        match, every, op, generation = word >> 1 & 3, word >> 8 & 255, word >> 16 & 255, word >> 24 & 255
+        return cls(bool(word & 1), op, word >> 32 & 0xFFFF, match, word >> 48 & 0xFFFF, every, generation)
 
 
 class RingError(Exception):
@@ -152,7 +230,18 @@ class Ring:
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
         self._records_at = self._sites_at + self._site_capacity * SITE.itemsize
         self.capacity = capacity
-        whole = self._records_at + capacity * self._record.itemsize
+        self._iterations_at = self._records_at + capacity * self._record.itemsize
+        self.iteration_capacity, self.call_capacity = 0, 0
+        if int(header["version"]) >= FIRST_WITH_ITERATIONS:
+            for field in ("iteration_capacity", "call_capacity"):
+                if (found := int(header[field])) & (found - 1):
+                    raise RingError(f"ring {self.path}: {field} is {found}, expected 0 or a power of two")
+            self.iteration_capacity, self.call_capacity = (
+                int(header["iteration_capacity"]),
+                int(header["call_capacity"]),
+            )
+        self._calls_at = self._iterations_at + self.iteration_capacity * RECORD.itemsize
+        whole = self._calls_at + self.call_capacity * CALL.itemsize
         if size < whole:
             raise RingError(f"ring {self.path}: {size} bytes, expected {whole} for {capacity} records")
         return mmap.mmap(self._file, HEADER_BYTES)
@@ -199,14 +288,76 @@ class Ring:
 
     def records(self, start: int, stop: int) -> Records:
         """A copy of records start..stop-1, which must lie between tail and head."""
-        if start >= stop:
-            return np.empty(0, RECORD)
-        slot = start % self.capacity
-        count = min(stop - start, self.capacity - slot)
-        records = self._read(self._records_at + slot * self._record.itemsize, count, self._record)
-        if start + count < stop:
-            records = np.concatenate([records, self._read(self._records_at, stop - start - count, self._record)])
+        records = self._wrapped(self._records_at, self.capacity, self._record, start, stop)
         return records if self._record is RECORD else _with_messages(records)
+
+    def _wrapped(self, at: int, capacity: int, dtype: np.dtype[np.void], start: int, stop: int) -> Records:
+        if start >= stop:
+            return np.empty(0, dtype)
+        slot = start % capacity
+        count = min(stop - start, capacity - slot)
+        records = self._read(at + slot * dtype.itemsize, count, dtype)
+        if start + count < stop:
+            records = np.concatenate([records, self._read(at, stop - start - count, dtype)])
+        return records
+
+    @property
+    def iterations_dropped(self) -> int:
+        """Iterations not recorded because their table was full."""
+        return self._words[_ITERATIONS_DROPPED] if self.iteration_capacity else 0
+
+    @property
+    def iteration_tail(self) -> int:
+        """Iterations released so far."""
+        return self._words[_ITERATION_TAIL] if self.iteration_capacity else 0
+
+    @property
+    def iteration_head(self) -> int:
+        """Iterations written so far. Raises RingError if head and tail are inconsistent."""
+        if not self.iteration_capacity:
+            return 0
+        tail, head = self._words[_ITERATION_TAIL], self._words[_ITERATION_HEAD]
+        if not tail <= head <= tail + self.iteration_capacity:
+            expected = f"{tail} to {tail + self.iteration_capacity}"
+            raise RingError(f"ring {self.path}: iteration_head is {head}, expected {expected}")
+        return head
+
+    def iterations(self, start: int, stop: int) -> Records:
+        """A copy of the records of iterations start..stop-1, which must lie between their tail and head."""
+        return self._wrapped(self._iterations_at, self.iteration_capacity, RECORD, start, stop)
+
+    def release_iterations(self, position: int) -> None:
+        """Let the shim overwrite the records of every iteration before `position`."""
+        self._words[_ITERATION_TAIL] = position
+
+    def calls(self, start: int) -> tuple[int, Records]:
+        """The calls from number `start` on that are not overwritten, and the number of the first. Tells the shim so."""
+        if not self.call_capacity:
+            return start, np.empty(0, CALL)
+        head = self._words[_CALL_HEAD]
+        first = max(start, head - self.call_capacity)
+        if head < start or head >= 2**62:
+            raise RingError(f"ring {self.path}: call_head is {head}, expected at least {start}")
+        found = self._wrapped(self._calls_at, self.call_capacity, CALL, first, head)
+        # What was overwritten while it was read; the entry that is being written is one more.
+        stale = max(self._words[_CALL_HEAD] + 1 - self.call_capacity - first, 0)
+        self._words[_CALL_TAIL] = head
+        return min(first + stale, head), found[stale:]
+
+    @property
+    def compared(self) -> int:
+        """Calls that the shim has looked up, and that were not the anchor."""
+        return self._words[_COMPARED] if self.call_capacity else 0
+
+    @property
+    def wanted(self) -> Want:
+        """What was last asked for."""
+        return Want.of(self._words[_WANTED])
+
+    def want(self, want: Want) -> None:
+        """Ask the shim: one store, so that it reads this or what was wanted before."""
+        if self.call_capacity:
+            self._words[_WANTED] = want.word()
 
     def release(self, position: int) -> None:
         """Let the shim overwrite every record before `position`."""
@@ -261,6 +412,9 @@ def word(field: str) -> int:
 
 
 _HEAD, _DROPPED, _TAIL = word("head"), word("dropped"), word("tail")
+_ITERATION_HEAD, _ITERATIONS_DROPPED = word("iteration_head"), word("iterations_dropped")
+_ITERATION_TAIL, _CALL_HEAD, _CALL_TAIL = word("iteration_tail"), word("call_head"), word("call_tail")
+_COMPARED, _WANTED = word("compared"), word("wanted")
 
 
 def _text(field: bytes) -> str:

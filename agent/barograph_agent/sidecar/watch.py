@@ -280,7 +280,7 @@ class Watch:
                 self._state.begun = True
         before = self._ring_set.position
         self._report_unreadable()
-        for rows in self._ring_set.read(final=final):
+        for rows in self._ring_set.read(final=final, now=self._system.clock.monotonic()):
             self._append(rows.table, rows.length, rows.values, rows.intervals)
         self._report_unreadable()
         if not final:

@@ -1,13 +1,14 @@
-/* The overhead of interception per call on one rank: paired PAIRS CALLS SEED
+/* The overhead of interception per call on one rank: paired PAIRS CALLS SEED [MILLISECONDS]
  *
  * Compares blocks of CALLS calls of MPI_X with blocks of PMPI_X, which is not intercepted, in random order. Prints one
  * line per function: its name, the median over PAIRS pairs of the added nanoseconds per call, the quartiles, and the
- * median with PMPI_X in both blocks. */
+ * median with PMPI_X in both blocks. With MILLISECONDS makes a call of each kind first and waits so long. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int barrier_function(MPI_Comm);
 typedef int wait_function(MPI_Request *, MPI_Status *);
@@ -128,11 +129,16 @@ static void compare(const char *name, double (*block)(int), int pairs)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc != 4 && argc != 5)
         return 2;
     int pairs = atoi(argv[1]);
-    calls = atoi(argv[2]);
     MPI_Init(&argc, &argv);
+    if (argc == 5) {
+        calls = 1;
+        waits(1), sends(1), isends(1);
+        usleep(1000 * (useconds_t)atoi(argv[4]));
+    }
+    calls = atoi(argv[2]);
     srand((unsigned)atoi(argv[3]));
     compare("Barrier", barriers, pairs);
     compare("Allreduce", allreduces, pairs);

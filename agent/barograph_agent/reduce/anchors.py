@@ -1,0 +1,203 @@
+"""The anchor of a loop: a call that comes once in each iteration, found in the sequence of a rank's calls.
+
+A call is a token: site and operation. The calls of one site are several tokens where their communicators, or these with
+the other rank and the tag, follow each other in a fixed order: a loop over the neighbours of a rank, or an interpreter,
+all of whose calls have one site. Where they are in no order, as with neighbours at random, they are one.
+
+A token is a candidate if the calls between two of its occurrences are alike:
+
+- tokens that are as frequent as it come in nearly every such segment, and
+- rarer ones in few of them. So an inner loop of three steps is part of the iteration around it, and a loop whose every
+  twentieth step writes a file is one of steps.
+
+Of all candidates the most frequent one has the shortest iteration, whatever the number of calls in it. Where every
+token comes several times in an iteration, the period is where the sequence is most like itself (autocorrelation), and
+the anchor is each n-th occurrence.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.ring.reader import OPERATIONS, Records
+
+MIN_ITERATIONS: Final = 6
+"""Occurrences of an anchor from which on it is one."""
+MAX_CALLS: Final = 16_384
+"""The newest calls, in which it is sought."""
+MAX_CANDIDATES: Final = 48
+RARE: Final = 0.8
+"""A token is rare if it comes less often than this share of the candidate's occurrences."""
+MAX_RARE_SEGMENTS: Final = 0.15
+"""Share of the segments that may contain rare tokens."""
+MAX_RARE_TIME: Final = 0.5
+"""The same of their time."""
+MIN_PRESENCE: Final = 0.75
+"""Mean share of the segments in which tokens come that are not rare."""
+SAME_COUNT: Final = 0.9
+"""Candidates whose counts are within this share come equally often."""
+MIN_MATCH: Final = 0.85
+"""Share of the calls that are those one period later."""
+MAX_ORDER: Final = 64
+"""Longest order of the calls of one site."""
+MAX_TAIL: Final = 2
+"""Longest segments since the last occurrence, from which on the loop has ended."""
+MAX_EVERY: Final = 255
+SHARES: Final = (1.0, 0.25)
+"""Parts of the calls that are tried, the newest: the loop may have begun with them."""
+
+Integers = npt.NDArray[np.int64]
+
+
+class Anchor(NamedTuple):
+    """A call that ends an iteration. The fields are those of `Want`."""
+
+    op: int
+    site: int
+    match: int = 0
+    value: int = 0
+    every: int = 1
+
+
+def find(calls: Records) -> Anchor | None:
+    """The anchor of the loop in these calls of one rank, in order; None if there is none."""
+    for share in SHARES:
+        part = calls[-MAX_CALLS:]
+        part = part[-max(int(len(part) * share), 1) :]
+        if len(part) < MIN_ITERATIONS:
+            return None
+        tokens = _Tokens(part)
+        anchor = tokens.by_segments() or tokens.by_period()
+        if anchor is not None:
+            return anchor
+    return None
+
+
+def occurrences(calls: Records, anchor: Anchor) -> Integers:
+    """Positions of the calls that end an iteration."""
+    is_one = (calls["op"] == anchor.op) & (calls["site"] == anchor.site)
+    if anchor.match:
+        is_one &= _value(calls, anchor.match) == anchor.value
+    found = np.flatnonzero(is_one).astype(np.int64)
+    return found[anchor.every - 1 :: anchor.every]
+
+
+def _value(calls: Records, match: int) -> Integers:
+    return calls["comm" if match == 1 else "detail"].astype(np.int64)
+
+
+def _is_ordered(values: Integers) -> bool:
+    """Whether values follow each other in a fixed order, of two at least."""
+    if len(np.unique(values[: MAX_ORDER + 1])) < 2:
+        return False
+    lags = range(2, min(MAX_ORDER, len(values) // 3) + 1)
+    return any((values[lag:] == values[:-lag]).mean() >= MIN_MATCH for lag in lags)
+
+
+def _exactness(calls: Records, base: Integers) -> Integers:
+    """What tells the calls of each site apart: 2 the detail, 1 the communicator, 0 nothing; for each call."""
+    found = np.zeros(len(calls), np.int64)
+    order = np.argsort(base, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(base[order])) + 1):
+        found[at] = next((match for match in (2, 1) if _is_ordered(_value(calls[at], match))), 0)
+    return found
+
+
+class _Tokens:
+    """The sequence, with tokens numbered from 0. A key has, from high to low bits, site, operation, match and value."""
+
+    def __init__(self, calls: Records) -> None:
+        base = calls["site"].astype(np.int64) << 16 | calls["op"]
+        match = _exactness(calls, base)
+        value = np.select([match == 2, match == 1], [_value(calls, 2), _value(calls, 1)])
+        self._keys, self._sequence, self._counts = np.unique(
+            (base << 2 | match) << 16 | value, return_inverse=True, return_counts=True
+        )
+        self._times = calls["exit_ns"].astype(np.int64)
+
+    def by_segments(self) -> Anchor | None:
+        """The most frequent token whose segments are alike; of several, the one that waits for most ranks."""
+        order = np.argsort(-self._counts, kind="stable")[:MAX_CANDIDATES]
+        found: list[int] = []
+        for token in order.tolist():
+            count = self._counts[token]
+            if count < MIN_ITERATIONS or (found and count < SAME_COUNT * self._counts[found[0]]):
+                break
+            if self._has_like_segments(token):
+                found.append(token)
+        return self._anchor(min(found, key=self._rank_of)) if found else None
+
+    def by_period(self) -> Anchor | None:
+        """By the shortest lag at which the sequence equals itself."""
+        period = self._period()
+        if not period:
+            return None
+        iterations = len(self._sequence) / period
+        each = np.maximum(np.rint(self._counts / iterations), 1.0)
+        fits = (np.abs(self._counts / iterations / each - 1) < 1 - SAME_COUNT) & (each <= MAX_EVERY)
+        tokens = np.flatnonzero(fits).tolist()
+        if not tokens or iterations < MIN_ITERATIONS:
+            return None
+        token = min(tokens, key=lambda one: (each[one], self._rank_of(one)))
+        return self._anchor(token, int(each[token]))
+
+    def _rank_of(self, token: int) -> tuple[int, int]:
+        """Orders tokens that come equally often, alike on all ranks of a program."""
+        anchor = self._anchor(token)
+        return _precedence(OPERATIONS.get(anchor.op, "")), anchor.site
+
+    def _anchor(self, token: int, every: int = 1) -> Anchor:
+        key = int(self._keys[token])
+        return Anchor(key >> 18 & 0xFFFF, key >> 34, key >> 16 & 3, key & 0xFFFF, every)
+
+    def _has_like_segments(self, token: int) -> bool:
+        at = np.flatnonzero(self._sequence == token)
+        first, last, number = int(at[0]), int(at[-1]), len(at) - 1
+        if len(self._sequence) - 1 - last > MAX_TAIL * int(np.diff(at).max()):
+            return False
+        inner = self._sequence[first:last]
+        segment = np.searchsorted(at, np.arange(first, last), "right") - 1
+        tokens = len(self._keys)
+        pairs = np.unique(segment * tokens + inner)
+        presence = np.bincount(pairs % tokens, minlength=tokens) / number
+        counts = np.bincount(inner, minlength=tokens)
+        rare = counts < RARE * number
+        if presence[~rare].mean() < MIN_PRESENCE:
+            return False
+        with_rare = np.unique(pairs[rare[pairs % tokens]] // tokens)
+        seconds = np.diff(self._times[at])
+        time = seconds.sum()
+        return len(with_rare) <= MAX_RARE_SEGMENTS * number and seconds[with_rare].sum() <= MAX_RARE_TIME * max(time, 1)
+
+    def _period(self) -> int:
+        """The shortest lag, up to a quarter of the sequence, at which it equals itself; 0 if there is none.
+
+        The autocorrelation of random phases, one for each token, is a match's share but for noise.
+        """
+        size = len(self._sequence)
+        phases = np.exp(2j * np.pi * np.random.default_rng(size).random(len(self._keys)))[self._sequence]
+        spectrum = np.fft.fft(phases, 2 * size)
+        correlation = np.fft.ifft(np.abs(spectrum) ** 2).real[: size // 4 + 1] / (size - np.arange(size // 4 + 1))
+        likely = np.flatnonzero(correlation >= MIN_MATCH - 0.1)
+        for lag in likely[likely > 0][:MAX_CANDIDATES].tolist():
+            if (self._sequence[lag:] == self._sequence[:-lag]).mean() >= MIN_MATCH:
+                return int(lag)
+        return 0
+
+
+def _precedence(operation: str) -> int:
+    """Calls after which ranks are most alike come first: they wait for many, for one, or for nobody.
+
+    >>> _precedence("Allreduce"), _precedence("Waitall"), _precedence("Recv"), _precedence("Isend")
+    (0, 1, 2, 3)
+    """
+    if operation.startswith("Wait"):
+        return 1
+    if operation in ("Recv", "Sendrecv", "Sendrecv_replace", "Probe", "Mprobe", "Mrecv"):
+        return 2
+    if operation.endswith("send") or operation == "Send":
+        return 3
+    return 0

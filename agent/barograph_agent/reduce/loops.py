@@ -1,0 +1,221 @@
+"""The loop of one rank without collectives of all ranks: when its calls are asked for, and which one is the anchor.
+
+A rank is quiet while it makes no synchronizing collective. Then the shim is asked for its calls, and after
+MIN_QUIET_SECONDS an anchor is sought in them. From then on the shim writes a record for each iteration. Those before,
+as far back as calls are known, are recalled from these.
+
+State is in memory only. A sidecar that continues after one that was killed finds in the ring what that one wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.reduce.anchors import MAX_CALLS, Anchor, find, occurrences
+from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
+
+FLOWS: Final = 3
+"""Steps in a row with a collective of all ranks, from which on calls are not written until there is one without."""
+MIN_QUIET_SECONDS: Final = 2.0
+"""The same from which on an anchor is sought."""
+QUIET_GAPS: Final = 4.0
+"""The same as a multiple of the median time between the last GAPS collectives: rare ones are intervals too."""
+GAPS: Final = 3
+MAX_QUIET_SECONDS: Final = 30.0
+"""Limit on that time. Collectives that are farther apart leave iterations between them."""
+MAX_HISTORY: Final = 2**18
+"""Calls that are remembered, 4 MB."""
+FIND_SECONDS: Final = 0.5
+"""Least time between two searches; doubled by each that finds nothing, up to MAX_QUIET_SECONDS."""
+MAX_PENDING_SECONDS: Final = 10.0
+"""How long the first record of a new anchor is waited for."""
+MAX_CALL_RATE: Final = 400_000.0
+"""Calls per second of which writing takes 1 % of a core, at 25 ns each. Beyond it, they are written now and then."""
+REST: Final = 10.0
+"""Then, how often as long as they are written they are not."""
+AWAY_SECONDS: Final = 2.0
+"""An anchor that has not come for so long, and for AWAY_INTERVALS of the longest interval, is sought again."""
+AWAY_INTERVALS: Final = 4.0
+MISSED_SECONDS: Final = 0.5
+"""The same from which on calls are written."""
+MAX_RECORD_RATE: Final = 250_000.0
+"""Records or comparisons of an anchor per second that take 1 % of a core. Beyond it there are no iterations."""
+
+Integers = npt.NDArray[np.int64]
+
+
+class Loop:
+    """The loop of one ring. `step` is called before each read of the ring."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._head = 0
+        self._gaps: deque[float] = deque(maxlen=GAPS)
+        self._flows = 0
+        self._calls: deque[Records] = deque()
+        self._position = 0
+        self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = math.nan
+        self._pause = FIND_SECONDS
+        self._iterations, self._compared, self._longest = 0, 0, 0.0
+        self._pending: int | None = None
+        self.has_searched = False
+        """Whether the last step has searched."""
+        self.is_too_fast = False
+        """Whether there are no iterations because recording them would take more than 1 % of a core."""
+        wanted = ring.wanted
+        self._want = wanted if wanted.op else Want(calls=wanted.calls)
+
+    @property
+    def readable(self) -> int:
+        """Iterations of the ring that may be read: not those of a new anchor, before earlier ones are recalled."""
+        return self._ring.iteration_head if self._pending is None else self._pending
+
+    def step(self, now: float, after_ns: int, *, may_search: bool = True) -> Records:
+        """Look at the ring, and ask for what is needed. Returns recalled iterations, as records.
+
+        after_ns: the end of the last interval that was read. may_search: a search takes some 10 ms.
+        Raises RingError if the ring is inconsistent.
+        """
+        if not self._ring.call_capacity:
+            return np.empty(0, RECORD)
+        if math.isnan(self._stepped_at):
+            self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = now
+            self._head, self._compared = self._ring.head, self._ring.compared
+            self._iterations = self._ring.iteration_head
+        if self._ring.finalized:
+            recalled = self._recall(after_ns)
+            self._pending = None
+            return recalled
+        passed, self._stepped_at, self.has_searched = now - self._stepped_at, now, False
+        quiet = self._quiet(now)
+        self._watch(now, passed)
+        if self._want.calls:
+            self._read_calls(now, passed)
+        recalled = self._recall(after_ns)
+        if self._want.op and self._has_regular_collectives():
+            self._ask(Want(generation=self._want.generation))
+        elif self._flows >= FLOWS and not self._want.op:
+            self._ask(Want(generation=self._want.generation))
+            self._calls.clear()
+        elif not self.is_too_fast and self._pending is None and self._is_away(now):
+            if may_search and self._seeks(now) and quiet >= self._limit() and now - self._searched_at >= self._pause:
+                self._search(now)
+            if now >= self._rests_until and not self._want.calls:
+                self._calls.clear()
+                self._ask(self._want._replace(calls=True))
+        return recalled
+
+    def _quiet(self, now: float) -> float:
+        """Seconds without a collective of all ranks."""
+        head = self._ring.head
+        if head != self._head:
+            self._gaps.append(now - self._changed_at)
+            self._head, self._changed_at = head, now
+            self._flows += 1
+        else:
+            self._flows = 0
+        return now - self._changed_at
+
+    def _limit(self) -> float:
+        typical = float(np.median(self._gaps)) if len(self._gaps) == GAPS else 0.0
+        return min(max(QUIET_GAPS * typical, MIN_QUIET_SECONDS), MAX_QUIET_SECONDS)
+
+    def _has_regular_collectives(self) -> bool:
+        """Whether collectives have come often enough since the anchor was named."""
+        return len(self._gaps) == GAPS and max(self._gaps) < MAX_QUIET_SECONDS
+
+    def _watch(self, now: float, passed: float) -> None:
+        """Note when iterations come, and give up where they come too often."""
+        came = self._ring.iteration_head - self._iterations
+        if came:
+            self._longest = max((now - self._came_at) / came, self._longest)
+            self._iterations, self._came_at = self._iterations + came, now
+        compared = self._ring.compared - self._compared
+        self._compared += compared
+        if self._want.op and not self._want.calls and passed > 0 and (came + compared) / passed > MAX_RECORD_RATE:
+            self.is_too_fast = True
+            self._ask(Want(generation=self._want.generation))
+
+    def _is_away(self, now: float, seconds: float = MISSED_SECONDS) -> bool:
+        """Whether there is no anchor, or it has not come for this time."""
+        return not self._want.op or now - self._came_at >= max(seconds, AWAY_INTERVALS * self._longest)
+
+    def _seeks(self, now: float) -> bool:
+        """Whether another anchor is sought."""
+        return self._is_away(now, AWAY_SECONDS)
+
+    def _read_calls(self, now: float, passed: float) -> None:
+        first, calls = self._ring.calls(self._position)
+        if first > self._position:
+            self._calls.clear()
+        self._position = first + len(calls)
+        if len(calls):
+            self._calls.append(calls)
+        while sum(map(len, self._calls)) > MAX_HISTORY:
+            self._calls.popleft()
+        if passed > 0 and len(calls) / passed > MAX_CALL_RATE and self._pending is None:
+            self._rests_until = now + REST * passed
+            self._ask(self._want._replace(calls=False))
+
+    def _history(self) -> Records:
+        return np.concatenate(self._calls) if self._calls else np.empty(0, CALL)
+
+    def _search(self, now: float) -> None:
+        self._searched_at, self.has_searched = now, True
+        newest: list[Records] = []
+        for calls in reversed(self._calls):
+            newest.insert(0, calls)
+            if sum(map(len, newest)) >= MAX_CALLS:
+                break
+        anchor = find(np.concatenate(newest)) if newest else None
+        if anchor is None or anchor == _anchor(self._want):
+            self._pause = min(2 * self._pause, MAX_QUIET_SECONDS)
+            return
+        self._pause = FIND_SECONDS
+        generation = self._want.generation % 255 + 1
+        self._pending = self._ring.iteration_head
+        self._longest, self._came_at = 0.0, now
+        self._gaps.clear()
+        self._ask(Want(True, anchor.op, anchor.site, anchor.match, anchor.value, anchor.every, generation))
+
+    def _recall(self, after_ns: int) -> Records:
+        """Iterations before the first record of a new anchor, once that is there."""
+        none = np.empty(0, RECORD)
+        if self._pending is None:
+            if self._want.calls and self._want.op and not self._is_away(self._stepped_at):
+                self._ask(self._want._replace(calls=False))
+            return none
+        fresh = self._ring.iterations(self._pending, self._ring.iteration_head)
+        if not len(fresh):
+            if self._stepped_at - self._searched_at >= MAX_PENDING_SECONDS:
+                self._pending = None
+            return none
+        self._pending = None
+        self._read_calls(self._stepped_at, 0.0)
+        anchor, calls = _anchor(self._want), self._history()
+        self._calls.clear()
+        self._ask(self._want._replace(calls=False))
+        calls = calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= fresh[0]["exit_ns"])]
+        if anchor is None or not len(calls):
+            return none
+        found = calls[occurrences(calls, anchor._replace(every=1))]
+        # The last one is the first record.
+        found = found[::-1][anchor.every :: anchor.every][::-1]
+        recalled = np.zeros(len(found), RECORD)
+        recalled["exit_ns"] = recalled["enter_ns"] = found["exit_ns"]
+        recalled["site"], recalled["op"] = anchor.site, anchor.op
+        return recalled
+
+    def _ask(self, want: Want) -> None:
+        if want != self._want:
+            self._ring.want(want)
+            self._want = want
+
+
+def _anchor(want: Want) -> Anchor | None:
+    return Anchor(want.op, want.site, want.match, want.value, want.every) if want.op else None

@@ -1,0 +1,172 @@
+"""Iterations of a rank: calls are asked for while it is quiet, an anchor is named, earlier iterations are recalled."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph_agent.reduce.loops import Loop
+from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_agent.ring.reader import Ring, Want
+from helpers.rings import FakeShim
+
+SEND, RECV, WAITALL = 34, 38, 45
+STEP = 0.2
+"""Seconds between two looks of the sidecar."""
+
+
+class Rank:
+    """A rank, and the sidecar that looks at it. An iteration has a Send, a Recv and a Waitall at its end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shim = FakeShim(folder / "rank-0.1.ring", 1024, calls=4096)
+        self.sites = [self.shim.site(offset) for offset in (0x10, 0x20, 0x30, 0x40)]
+        self.now_ns = 0
+        self.looked_at = 0.0
+        self.folder, self.progress = folder, Progress()
+        self.rings = RingSet(folder, self.progress)
+        self.intervals: list[tuple[int, float, float]] = []
+        """Number, seconds and end of each."""
+
+    def restart(self) -> None:
+        """The sidecar is killed and starts again, from what it has committed."""
+        self.rings.close()
+        self.rings = RingSet(self.folder, self.progress)
+
+    def look(self, *, final: bool = False) -> None:
+        self.rings.find()
+        for rows in self.rings.read(final=final, now=self.now_ns * 1e-9):
+            if rows.table == "blocks":
+                values = rows.values
+                columns = (values["first_index"], values["sum_seconds"], values["ended_at"])
+                self.intervals += zip(*(column.tolist() for column in columns), strict=True)
+        self.rings.release()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+        while self.looked_at + STEP <= self.now_ns * 1e-9:
+            self.looked_at += STEP
+            self.look()
+
+    def collective(self, seconds: float = 0.01) -> None:
+        self.pass_time(seconds)
+        self.shim.put(self.now_ns, self.sites[3])
+
+    def iteration(self, seconds: float = 0.01) -> None:
+        for site, op in zip(self.sites, (SEND, RECV, WAITALL), strict=False):
+            self.pass_time(seconds / 3)
+            self.shim.call(self.now_ns, site, op)
+
+    @property
+    def wanted(self) -> Want:
+        return Want.of(self.shim.get("wanted"))
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[Rank]:
+    rank = Rank(tmp_path)
+    yield rank
+    rank.rings.close()
+
+
+def repeat(number: int, act: Callable[[], None]) -> None:
+    for _ in range(number):
+        act()
+
+
+def test_every_iteration_is_an_interval_also_those_before_the_anchor_was_named(rank: Rank) -> None:
+    repeat(5, rank.collective)
+    repeat(1000, rank.iteration)
+    rank.collective()
+    rank.look(final=True)
+    assert rank.wanted == Want(op=WAITALL, site=rank.sites[2], generation=1)
+    assert [number for number, *_ in rank.intervals] == list(range(1006))
+    seconds = np.array([seconds for _, seconds, _ in rank.intervals])
+    assert seconds[5:1005] == pytest.approx(0.01, rel=1e-6)
+    assert seconds.sum() == pytest.approx(rank.now_ns * 1e-9)
+    assert rank.rings.counted() == (1006, 0)
+    assert rank.rings.rows == 1006
+
+
+def test_a_rank_with_collectives_in_its_loop_has_no_anchor(rank: Rank) -> None:
+    for _ in range(500):
+        repeat(3, rank.iteration)
+        rank.collective()
+    rank.look(final=True)
+    assert rank.wanted == Want()
+    assert len(rank.intervals) == 500
+
+
+def test_rare_collectives_are_among_iterations_and_frequent_ones_end_them(rank: Rank) -> None:
+    for _ in range(3):
+        repeat(4000, rank.iteration)
+        rank.collective()
+    assert rank.wanted.op == WAITALL
+    rank.look(final=True)
+    assert len(rank.intervals) == 12003
+    for _ in range(40):
+        repeat(50, rank.iteration)
+        rank.collective()
+    assert rank.wanted.op == 0
+    # Each of these is as long as the half second between two of them.
+    rank.look(final=True)
+    assert [seconds for _, seconds, _ in rank.intervals[-20:]] == pytest.approx([0.51] * 20)
+
+
+def test_another_loop_has_another_anchor(rank: Rank) -> None:
+    repeat(500, rank.iteration)
+    first = rank.wanted
+    rank.sites = [rank.shim.site(offset) for offset in (0x50, 0x60, 0x70)]
+    repeat(1000, rank.iteration)
+    assert (first.op, rank.wanted) == (WAITALL, Want(op=WAITALL, site=rank.sites[2], generation=2))
+    rank.look(final=True)
+    assert 1500 - 70 <= len(rank.intervals) <= 1500
+    assert [number for number, *_ in rank.intervals] == list(range(len(rank.intervals)))
+    assert sum(seconds for _, seconds, _ in rank.intervals) == pytest.approx(rank.now_ns * 1e-9)
+
+
+@pytest.mark.parametrize("killed_at", [10, 150, 190, 195, 200, 205, 210, 215, 220, 230, 400])
+def test_a_sidecar_that_is_killed_counts_nothing_twice(rank: Rank, killed_at: int) -> None:
+    for number in range(600):
+        if number == killed_at:
+            rank.restart()
+        rank.iteration()
+    rank.look(final=True)
+    numbers = [number for number, *_ in rank.intervals]
+    assert numbers == list(range(len(numbers)))
+    # What only the calls could tell of is lost with the one that has read them: one interval is as long as all that.
+    assert 600 - killed_at - 250 <= len(numbers) <= 600
+    assert sum(seconds for _, seconds, _ in rank.intervals) == pytest.approx(rank.now_ns * 1e-9)
+    ends = [end for *_, end in rank.intervals]
+    assert all(a < b for a, b in itertools.pairwise(ends))
+
+
+def test_a_table_of_iterations_that_was_full_is_a_loss_that_is_told(rank: Rank) -> None:
+    repeat(500, rank.iteration)
+    rank.looked_at += 1e6  # the sidecar sleeps
+    repeat(5000, rank.iteration)
+    rank.look(final=True)
+    rank.look(final=True)
+    rank.iteration()
+    rank.look(final=True)
+    seen, lost = rank.rings.counted()
+    assert seen == 5501
+    # Those that found no room, and the one after them, whose start is not known.
+    assert lost == rank.shim.get("iterations_dropped") + 1 > 900
+    assert rank.rings.rows == seen - lost
+
+
+@pytest.mark.parametrize("garbage", [2**64 - 1, 2**63 + 7, 0xDEAD_BEEF_0000_0001])
+def test_a_wish_that_nobody_made_is_replaced(tmp_path: Path, garbage: int) -> None:
+    shim = FakeShim(tmp_path / "rank-0.1.ring", calls=64)
+    shim.set(wanted=garbage)
+    with Ring(shim.path) as ring:
+        loop = Loop(ring)
+        for step in range(100):
+            loop.step(step * STEP, 0)
+        assert ring.wanted.calls
+        assert loop.readable == 0
