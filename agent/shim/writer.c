@@ -323,7 +323,7 @@ bool writer_follow(struct writer *writer, struct timed timed, struct call call, 
         uint32_t every = RING_WANT_EVERY(wanted);
         found = ++tracer->passed >= every;
         tracer->passed = found ? 0 : tracer->passed;
-    } else {
+    } else if (atomic_load_explicit(&tracer->op, memory_order_relaxed) != TRACER_ALL) {
         uint64_t compared = atomic_load_explicit(&writer->header->compared, memory_order_relaxed);
         atomic_store_explicit(&writer->header->compared, compared + 1, memory_order_relaxed);
     }
