@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
@@ -16,6 +17,10 @@ from barograph_collector.daemon.runner import serve
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.settings import load_access
 from barograph_modeler.settings import ModelerSettings
+
+if TYPE_CHECKING:
+    from barograph_modeler.learning.backlog import Key
+    from barograph_modeler.refits.workers import Workers
 
 TABLES = [
     "jobs", "works", "signatures", "work_edits", "blocks", "phases", "features", "runs", "scores", "predictions",
@@ -36,6 +41,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.forecasts.library import PredictorLibrary
     from barograph_modeler.learning.learner import Learner
     from barograph_modeler.processor import ModelerProcessor
+    from barograph_modeler.refits.dispatch import Dispatch
     from barograph_modeler.serving.exporter import ModelerExporter
     from barograph_modeler.serving.page import PredictPage
     from barograph_modeler.state.snapshot import SnapshotKeeper
@@ -48,12 +54,15 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             text = f"state directory {settings.state}: {error.strerror}, expected a writable directory"
             raise CannotStart(text, Exit.STATE) from None
     access = load_access(settings.access)
+    workers = _workers(settings)
+    dispatch: Dispatch[Key] | None = None if workers is None else Dispatch(workers, settings.seed)
     learner = Learner(
         seed=settings.seed,
         window_seconds=settings.window,
         classes=settings.classes,
         accept=settings.accept,
         refit_seconds=settings.refit,
+        workers=dispatch,
     )
     with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as feature_executor:
         forecaster = Forecaster(PredictorLibrary(executor, settings.seed))
@@ -89,7 +98,22 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             )
         finally:
             worker.stop()
+            if dispatch is not None:
+                dispatch.close()
             executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _workers(settings: ModelerSettings) -> Workers | None:
+    """Where classes are fitted when many wait. Raises CannotStart."""
+    from barograph_modeler.refits.workers import DaskCluster, LocalProcesses
+
+    if settings.dask is not None:
+        try:
+            return DaskCluster(settings.dask)
+        except ModuleNotFoundError as error:
+            text = f"dask is {settings.dask}, but the package {error.name} is not installed, expected barograph[dask]"
+            raise CannotStart(text, Exit.USAGE) from None
+    return LocalProcesses(settings.workers) if settings.workers else None
 
 
 def _depends_on(settings: ModelerSettings) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from barograph_agent.settings.setting import Directory, Form, Option
+from barograph_collector.daemon.service import host_and_port
 from barograph_collector.daemon.settings import AccessFile, FollowerSettings, HostPort, check_loopback
 from barograph_modeler.pace.windows import WINDOW_SECONDS, check_window_seconds
 
@@ -19,6 +20,15 @@ def window_seconds(value: str) -> float:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{value!r}, expected seconds above 0") from None
     return check_window_seconds(seconds)
+
+
+def dask_address(value: str) -> str:
+    """Parse the address of a scheduler. Raises ArgumentTypeError."""
+    scheme, separator, place = value.partition("://")
+    if scheme not in ("tcp", "tls") or not separator:
+        raise argparse.ArgumentTypeError(f"{value!r}, expected tcp://HOST:PORT or tls://HOST:PORT")
+    host_and_port(place)
+    return value
 
 
 class ModelerSettings(FollowerSettings, frozen=True):
@@ -58,6 +68,17 @@ class ModelerSettings(FollowerSettings, frozen=True):
     refit: Annotated[
         float, Meta(ge=0), Form("SECONDS", "seconds, 0 or more"), Option("CPU time for fits in each half second")
     ] = 0.2
+    workers: Annotated[
+        int,
+        Meta(ge=0),
+        Form("N", "0 or more"),
+        Option("processes that fit, while a thousand classes or more wait; 0: none"),
+    ] = 1
+    dask: Annotated[
+        str | None,
+        Form("ADDRESS", "tcp://HOST:PORT or tls://HOST:PORT", dask_address),
+        Option("the scheduler of a Dask cluster that fits instead of local processes"),
+    ] = None
 
     def check(self) -> None:
         """Check that /predict is not open to others without access control. Raises ConfigError."""

@@ -64,6 +64,7 @@ TOOLS = {
     "chmod",
     "cp",
     "curl",
+    "dask",
     "export",
     "install",
     "journalctl",

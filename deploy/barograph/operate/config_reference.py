@@ -44,6 +44,8 @@ _MORE: Final = {
     ("modeler", "classes"): "About 10 kB each.",
     ("modeler", "accept"): "[What that means](../adr/0008-learning-regimes-and-snapshots.md).",
     ("modeler", "refit"): "Fits beyond it wait.",
+    ("modeler", "workers"): "[Fits by other processes](../operator/fits.md).",
+    ("modeler", "dask"): "[Fits by a cluster](../operator/fits.md#a-dask-cluster).",
     ("alerts", "labels"): "[Users in metrics](../operator/privacy.md#users-in-metrics).",
     ("alerts", "processes"): "[Processes beside a job](../operator/privacy.md#processes-beside-a-job).",
     ("page", "listen"): "Addresses other than loopback need `access`.",

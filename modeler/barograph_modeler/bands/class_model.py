@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,22 @@ REFIT_SHARE: Final = 0.25
 history, and is one per 64 values of a long one."""
 REGIMES: Final = 8
 """Closed regimes kept per class."""
+
+
+class GevFit(NamedTuple):
+    """What a refit of a window takes its time for: whether PWM and MOM agree, and the bands of GEV and bootstrap."""
+
+    trusted: bool
+    bands: tuple[Band, ...]
+
+
+def fit_gev(values: Floats, seed: int) -> GevFit:
+    """Fit the GEV to a window, without bands if it has few values. seed: of the bootstrap."""
+    if values.size < MINIMUM_SAMPLES:
+        return GevFit(False, ())
+    verdict = judge(values, seed=seed)
+    bands = band_of_gev(verdict.pwm, values.size), band_of_replicas(verdict.replicas, values.size)
+    return GevFit(verdict.trusted, bands)
 
 
 class ClassModel:
@@ -102,14 +118,18 @@ class ClassModel:
 
     def refit(self, seed: int) -> None:
         """Fit all bands to the window. seed: of the bootstrap."""
+        self.publish(fit_gev(self.lend(), seed))
+
+    def lend(self) -> Floats:
+        """The window, to be fitted by fit_gev, perhaps elsewhere: what is learned from now on is new."""
         self.fresh = 0
-        self.trusted = False
-        bands = [band] if (band := self.history.band()) is not None else []
-        if self.held >= MINIMUM_SAMPLES:
-            verdict = judge(self.history.values, seed=seed)
-            self.trusted = verdict.trusted
-            bands += [band_of_gev(verdict.pwm, self.held), band_of_replicas(verdict.replicas, self.held)]
-        self.bands = tuple(bands)
+        return self.history.values
+
+    def publish(self, fit: GevFit) -> None:
+        """Make a fit of the current regime's window, and the band of its present values, those of the class."""
+        band = self.history.band()
+        self.trusted = fit.trusted
+        self.bands = fit.bands if band is None else (band, *fit.bands)
 
     def _learn(self, blocks: Blocks, ended_at: Floats) -> None:
         if not ended_at.size:

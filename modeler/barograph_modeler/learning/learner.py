@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.clock import CLOCK
@@ -19,6 +19,7 @@ from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import EndedRun, Workload
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.windows import WINDOW_SECONDS
+from barograph_modeler.refits.dispatch import BATCH, Dispatch, Loan
 from barograph_modeler.state.stateful import Stateful
 
 HOLD_SECONDS: Final = 60.0
@@ -39,7 +40,8 @@ class Learner(Stateful):
 
     classes: limit on classes over all workloads, at least 1; the least recently learned are evicted. accept: number of
     consecutive alarmed runs that, if they agree with each other, replace the history; 0: never. refit_seconds: limit
-    on `clock` per step for fits; each step fits at least one class. seed: of the bootstraps.
+    on `clock` per step for fits; each step fits at least one class. seed: of the bootstraps. workers: other processes
+    for fits, when many classes wait.
     """
 
     STATE = (
@@ -62,6 +64,7 @@ class Learner(Stateful):
         accept: int = ACCEPT,
         refit_seconds: float = REFIT_SECONDS,
         clock: Callable[[], float] = CLOCK.thread_seconds,
+        workers: Dispatch[Key] | None = None,
     ) -> None:
         self.workloads: OrderedDict[str, Workload] = OrderedDict()
         self.backlog = Backlog()
@@ -75,6 +78,9 @@ class Learner(Stateful):
         """Workloads whose withheld runs became their history, with the runtimes, since the list was last cleared."""
         self.quarantine = Quarantine(self.forget)
         """The owner of several processors replaces it with the one that they share."""
+        self.fitted_here = 0
+        """Classes fitted by this process since it started."""
+        self.workers = workers
         self._seed = seed
         self._classes = classes
         self._accept = accept
@@ -250,17 +256,53 @@ class Learner(Stateful):
         ]
 
     def _refit(self) -> dict[str, list[tuple[int, str, Band]]]:
-        bands: dict[str, list[tuple[int, str, Band]]] = {}
+        fitted: dict[Key, None] = {}
+        if self.workers is not None:
+            with self.quarantine.guard("refit"):
+                fitted.update(dict.fromkeys(self._exchange(self.workers)))
         began = self._clock()
         while (key := self.backlog.pop()) is not None:
             name, class_id = key
-            interval = self.workloads[name].intervals[class_id]
             with self.quarantine.guard("refit"):
-                interval.refit(self._seed)
-                bands.setdefault(name, []).extend((class_id, "interval", band) for band in interval.bands)
+                self.workloads[name].intervals[class_id].refit(self._seed)
+                self.fitted_here += 1
+                fitted[key] = None
             if self._clock() - began >= self._refit_seconds:
                 break
+        bands: dict[str, list[tuple[int, str, Band]]] = {}
+        for name, class_id in fitted:
+            of_class = self.workloads[name].intervals[class_id].bands
+            bands.setdefault(name, []).extend((class_id, "interval", band) for band in of_class)
         return {name: rows for name, rows in bands.items() if rows}
+
+    def _exchange(self, workers: Dispatch[Key]) -> list[Key]:
+        """Publish what workers have fitted, and send them what waits; returns the classes that were published."""
+        published = []
+        for loan, fit in workers.poll():
+            self.backlog.give_back(loan.key, fitted=True)
+            name, class_id = loan.key
+            workload = self.workloads.get(name)
+            interval = None if workload is None else workload.intervals.get(class_id)
+            if interval is not None and interval.history is loan.regime:
+                interval.publish(fit)
+                published.append(loan.key)
+        for _ in range(workers.room(self.backlog.waiting)):
+            loans = []
+            for _ in range(BATCH):
+                if (key := self.backlog.lend()) is None:
+                    break
+                interval = self.workloads[key[0]].intervals[key[1]]
+                loans.append(Loan(key, interval.lend(), interval.history))
+            if not workers.send(loans):
+                break
+        for loan in workers.take_back():
+            self.backlog.give_back(loan.key, fitted=False)
+        return published
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Replace the state. What was being fitted elsewhere waits again."""
+        super().restore(state)
+        self.backlog.reclaim()
 
     def _evict(self, key: Key) -> None:
         name, class_id = key

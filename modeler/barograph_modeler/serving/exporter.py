@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -17,6 +17,7 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.recognition.changes import ChangeWatch
+from barograph_modeler.refits.dispatch import Failure
 from barograph_modeler.serving.forecast_metrics import (
     PROBABILITIES,
     feature_families,
@@ -75,10 +76,21 @@ class ModelerExporter(Collector):
         yield counter("barograph_modeler_evicted_jobs_total", text, learner.evicted_jobs)
         yield gauge("barograph_modeler_classes", "Classes with a model.", learner.classes)
         yield gauge("barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", len(learner.backlog))
+        yield from self._refits()
         by_reason = (([reason], learner.closed_regimes[reason]) for reason in ("accepted", "drift"))
         yield counter(
             "barograph_modeler_regimes_closed_total", "Regimes closed, by what closed them.", by_reason, "reason"
         )
+
+    def _refits(self) -> Iterator[Metric]:
+        workers = self._learner.workers
+        by = [(["modeler"], self._learner.fitted_here), (["workers"], workers.fitted if workers else 0)]
+        yield counter("barograph_modeler_refits_total", "Fits of classes, by who computed them.", by, "by")
+        text = "Times at which the workers were given up, by what they did."
+        failures = [([kind], workers.failures[kind] if workers else 0) for kind in get_args(Failure)]
+        yield counter("barograph_modeler_refit_failures_total", text, failures, "kind")
+        text = "Whether the workers are given up until they fit again: 1 or 0"
+        yield gauge("barograph_modeler_refit_workers_failed", text, int(workers is not None and workers.is_failed))
 
     def _bands(self) -> Iterator[Metric]:
         every = list(self._every_class())

@@ -6,7 +6,7 @@ import pytest
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.studies.bands.methods import METHODS, refit
 from barograph_modeler.studies.bands.score import ScoreRow, pinball, score, summarize
-from barograph_modeler.studies.bands.tasks import prequential, same_scale, scale_up
+from barograph_modeler.studies.bands.tasks import prequential, programs, same_scale, scale_up
 from barograph_modeler.studies.plot import plot_order, plot_scales
 from barograph_modeler.studies.series import BadTable, Join, Series, read_series
 
@@ -179,18 +179,18 @@ def test_steered_limits_are_near_95_percent_where_fixed_ones_are_not():
 def test_every_larger_scale_is_scored_from_every_smaller_set_of_scales():
     series = [independent(100, ranks, float(ranks)) for ranks in (4, 16, 8)]
     series = [Series({"app": "a"}, one.scale, one.values) for one in series]
-    rows = rows_of(scale_up(series), "barograph")
+    rows = rows_of(scale_up(programs(series)), "barograph")
     assert [(row.task, row.scale, row.factor, row.fitted) for row in rows] == [
         ("scale-up-2x", 8.0, 2.0, 100),
         ("scale-up-4x", 16.0, 4.0, 100),
         ("scale-up-2x", 16.0, 2.0, 200),
     ]
-    assert list(scale_up([independent(100, 1, 4.0), independent(100, 2, 8.0)])) == []
+    assert list(scale_up(programs([independent(100, 1, 4.0), independent(100, 2, 8.0)]))) == []
 
 
 def test_a_row_without_a_band_has_a_reason():
     series = [one_series(np.linspace(-1, 1, 100), scale) for scale in (4.0, 8.0)]
-    (row,) = rows_of(scale_up(series), "barograph")
+    (row,) = rows_of(scale_up(programs(series)), "barograph")
     assert (row.coverage, row.reason) == (None, "value 0 at scale 4 is -1.0, expected more than 0")
     (row,) = rows_of(same_scale([one_series(range(1, 21))]), "empirical")
     assert (row.scored, row.reason) == (0, "history cannot support the level")

@@ -12,6 +12,7 @@ from typing import Any
 
 from barograph.cli import MISSING_EXTRA
 from barograph.lab.backtest import alerts, limits, phases, recognise, runtime, scaling
+from barograph.lab.backtest.spread import add_options, spread, workers_of
 from barograph.lab.columns import (
     CSV_FILE,
     add_join,
@@ -28,7 +29,7 @@ from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs
 from barograph_modeler.studies.bands.methods import METHODS
 from barograph_modeler.studies.bands.score import ScoreRow, summarize
-from barograph_modeler.studies.bands.tasks import FEWEST, prequential, same_scale, scale_up
+from barograph_modeler.studies.bands.tasks import FEWEST, prequential, programs, same_scale, scale_up
 from barograph_modeler.studies.series import BadTable, Series, read_series
 
 TASKS = {"half": same_scale, "prequential": prequential}
@@ -89,6 +90,7 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
     )
     add("--node", metavar="COL", help="with --rank: the column of hosts; without it each rank is a node of its own")
     add_join(parser)
+    add_options(parser)
     add("--json", action="store_true", help="print one JSON object: summary and series")
     add("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
     return parser
@@ -105,6 +107,9 @@ def main(arguments: Sequence[str]) -> int:
     if getattr(options, "plot", None) is not None and importlib.util.find_spec("matplotlib") is None:
         note("--plot needs matplotlib: pip install 'barograph[report]'")
         return MISSING_EXTRA
+    if getattr(options, "dask", None) is not None and importlib.util.find_spec("distributed") is None:
+        note("--dask needs distributed: pip install 'barograph[dask]'")
+        return MISSING_EXTRA
     try:
         options.execute(options)
     except (BadTable, OSError) as error:
@@ -119,9 +124,10 @@ def _run(options: argparse.Namespace) -> None:
     elif options.rank is not None:
         rows = list(single_ranks(series, options.rank, options.node))
     else:
-        rows = list(TASKS[options.mode](series))
+        workers = workers_of(options)
+        rows = list(spread(TASKS[options.mode], series, workers))
         if options.scale is not None:
-            rows += scale_up(series)
+            rows += spread(scale_up, programs(series), workers)
     if not rows:
         wanted = "4 runs of a series" if options.run is not None else "4 ranks of a series with 30 intervals each"
         if options.node is not None:

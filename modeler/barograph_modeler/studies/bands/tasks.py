@@ -58,9 +58,9 @@ def programs(series: Sequence[Series]) -> list[dict[float, Series]]:
     return [dict(sorted(program.items())) for program in found.values()]
 
 
-def scale_up(series: Sequence[Series]) -> Iterator[ScoreRow]:
-    """Fit to all scales of a program up to each scale, score each larger scale."""
-    for program in programs(series):
+def scale_up(known: Sequence[dict[float, Series]]) -> Iterator[ScoreRow]:
+    """Fit to all scales of each of the programs up to each scale, score each larger scale."""
+    for program in known:
         scales = list(program)
         for i, scale in enumerate(scales):
             target = program[scale]

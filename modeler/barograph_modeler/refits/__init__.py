@@ -1,0 +1,1 @@
+"""Fits of many classes at once, by other processes, here or on other machines."""

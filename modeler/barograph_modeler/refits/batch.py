@@ -1,0 +1,25 @@
+"""A batch of fits, which another process does. It imports this module: its version must be that of the modeler."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+
+from barograph_modeler.bands.class_model import GevFit, fit_gev
+from barograph_modeler.maxima.sample import Floats
+
+
+class OtherVersion(Exception):
+    """A worker has another version than the modeler. The message has both."""
+
+
+def version() -> str:
+    """The version of this package."""
+    return importlib.metadata.version("barograph")
+
+
+def fit_windows(windows: Sequence[Floats], seed: int, of_version: str) -> list[GevFit]:
+    """Fit each window, as the modeler does. Raises OtherVersion."""
+    if of_version != version():
+        raise OtherVersion(f"the worker has barograph {version()}, expected {of_version}")
+    return [fit_gev(one, seed) for one in windows]

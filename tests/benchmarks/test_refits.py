@@ -1,0 +1,102 @@
+"""How long the modeler takes for fits of many workloads: alone, with local processes, with a Dask cluster.
+
+`REFITS=100000 make bench PYTEST="-k refits"` takes half an hour. Only what was fitted is asserted, not how fast.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph_collector.daemon.runner import CYCLE_SECONDS
+from barograph_modeler.bands.class_model import WINDOW, ClassModel
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.learning.learner import CLASSES, REFIT_SECONDS, Learner
+from barograph_modeler.learning.workload import Workload
+from barograph_modeler.refits.batch import fit_windows, version
+from barograph_modeler.refits.dispatch import MIN_WAITING, Dispatch
+from barograph_modeler.refits.workers import DaskCluster, LocalProcesses, Workers
+from helpers.printed import show
+
+REFITS = int(os.environ.get("REFITS", "5000"))
+"""Workloads, each with a class that has a full window."""
+
+
+def learner(workers: Workers | None) -> Learner:
+    made = Learner(refit_seconds=REFIT_SECONDS, workers=None if workers is None else Dispatch(workers))
+    values = np.random.default_rng(1).lognormal(0, 0.05, (REFITS, WINDOW))
+    for number, one in enumerate(values):
+        workload = made.workloads[str(number)] = Workload()
+        model = workload.intervals[1] = ClassModel()
+        model.learn(Blocks.of_values(one), np.arange(float(WINDOW)))
+        made.backlog.add((str(number), 1), 1.0)
+    return made
+
+
+def drain(workers: Workers | None) -> tuple[float, float, int]:
+    """Seconds until all is fitted in the modeler's cycles, its own CPU seconds, and fits by workers."""
+    if workers is not None:  # started, with libraries in memory
+        while (executor := workers.executor()) is None:
+            time.sleep(0.05)
+        for future in [executor.submit(fit_windows, [np.arange(9.0) + 1], 0, version()) for _ in range(8)]:
+            future.result()
+    modeler = learner(workers)
+    began, cpu = time.perf_counter(), time.process_time()
+    while modeler.backlog:
+        cycle = time.perf_counter()
+        modeler.step(0.0)
+        if modeler.backlog:
+            time.sleep(max(0.0, cycle + CYCLE_SECONDS - time.perf_counter()))
+    taken, own = time.perf_counter() - began, time.process_time() - cpu
+    assert all(len(workload.intervals[1].bands) == 3 for workload in modeler.workloads.values())
+    by_workers = REFITS - modeler.fitted_here
+    if modeler.workers is not None:
+        assert (modeler.workers.fitted, modeler.workers.failures.total()) == (by_workers, 0)
+        modeler.workers.close()
+    return taken, own, by_workers
+
+
+@contextmanager
+def cluster(workers: int, directory: Path) -> Iterator[DaskCluster]:
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", *arguments, "--host", "127.0.0.1", "--no-dashboard"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    running = [start("distributed.cli.dask_scheduler", "--port", "0")]
+    assert running[0].stderr is not None
+    address = next(found[0] for line in running[0].stderr if (found := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
+    for number in range(workers):
+        place = str(directory / str(number))
+        running.append(start("distributed.cli.dask_worker", address, "--nthreads", "1", "--local-directory", place))
+    try:
+        yield DaskCluster(address)
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+@pytest.mark.timeout(7200)
+def test_refits(tmp_path: Path) -> None:
+    assert REFITS > MIN_WAITING
+    results = {"modeler alone": drain(None)}
+    for processes in (1, 2):
+        results[f"local processes: {processes}"] = drain(LocalProcesses(processes))
+    with cluster(2, tmp_path) as dask:
+        results["Dask, 2 workers"] = drain(dask)
+    alone = results["modeler alone"][0]
+    lines = [
+        f"{name:20} {taken:7.1f} s  {alone / taken:5.2f} times as fast  {CLASSES * taken / REFITS / 60:5.1f} min for "
+        f"{CLASSES:,}  modeler's CPU {own / taken:4.0%}  by workers {by_workers / REFITS:4.0%}"
+        for name, (taken, own, by_workers) in results.items()
+    ]
+    show(f"Fits of {REFITS:,} workloads with {WINDOW} values, {os.cpu_count()} cores", lines)

@@ -1,0 +1,102 @@
+"""Real processes that fit: local ones, and a Dask cluster whose scheduler is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph_modeler.refits.batch import fit_windows, version
+from barograph_modeler.refits.dispatch import Dispatch, Loan
+from barograph_modeler.refits.workers import DaskCluster, LocalProcesses
+
+WINDOWS = [np.random.default_rng(seed).lognormal(0, 0.05, 64) for seed in range(3)]
+ORPHANS = """
+import sys, time
+from barograph_modeler.refits.workers import LocalProcesses
+if __name__ == "__main__":
+    workers = LocalProcesses(1)
+    print(workers.executor().submit(__import__("os").getpid).result(), flush=True)
+    time.sleep(600)
+"""
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, "nothing happened"
+        time.sleep(0.05)
+    return found
+
+
+def is_gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.process
+def test_local_processes_fit_and_one_that_is_killed_is_told():
+    workers = LocalProcesses(1)
+    pool = workers.executor()
+    assert pool.submit(fit_windows, WINDOWS, 1, version()).result() == fit_windows(WINDOWS, 1, version())
+    pid = pool.submit(os.getpid).result()
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(BrokenProcessPool):
+        pool.submit(time.sleep, 60).result()
+    workers.close()
+    pid = workers.executor().submit(os.getpid).result()
+    workers.close()
+    wait_for(lambda: is_gone(pid))
+
+
+@pytest.mark.process
+def test_local_processes_end_with_a_modeler_that_is_killed(tmp_path):
+    program = tmp_path / "modeler.py"
+    program.write_text(ORPHANS)
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True) as modeler:
+        pid = int(modeler.stdout.readline())
+        modeler.kill()
+    wait_for(lambda: is_gone(pid))
+
+
+def dask(*arguments):
+    environment = {**os.environ, "DASK_DISTRIBUTED__ADMIN__LOG_FORMAT": "%(message)s"}
+    command = [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.process
+def test_a_dask_cluster_fits_until_its_scheduler_is_killed(tmp_path, caplog):
+    local = ["--host", "127.0.0.1", "--no-dashboard"]
+    scheduler = dask("dask_scheduler", *local, "--port", "0")
+    address = next(found[0] for line in scheduler.stderr if (found := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
+    worker = dask("dask_worker", address, *local, "--nthreads", "1", "--local-directory", str(tmp_path))
+    dispatch = Dispatch(DaskCluster(address), seed=1)
+    try:
+        loans = [Loan(number, window, None) for number, window in enumerate(WINDOWS)]
+        wait_for(lambda: dispatch.room(5000))
+        assert dispatch.send(loans)
+        done = wait_for(dispatch.poll)
+        assert [(loan.key, fit) for loan, fit in done] == list(enumerate(fit_windows(WINDOWS, 1, version())))
+        worker.kill()  # what is sent now stays in flight
+        assert dispatch.send(loans)
+        scheduler.kill()
+        back = wait_for(lambda: dispatch.poll() or dispatch.take_back())
+        assert [one.key for one in back] == [0, 1, 2]
+        assert (dispatch.is_failed, dispatch.failures["lost"]) == (True, 1)
+        assert f"the Dask cluster at {address}: " in caplog.text
+    finally:
+        dispatch.close()
+        for one in (worker, scheduler):
+            one.kill()
+            one.communicate()
