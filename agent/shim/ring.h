@@ -35,13 +35,20 @@ struct ring_record {
     uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
     uint64_t exit_ns;  /* not below that of the previous record */
     uint64_t p2p_ns;   /* time within the gap in blocking MPI calls that do not synchronize the world */
-    uint64_t bytes;    /* count times size of the datatype, if the call has one count; else RING_BYTES_UNKNOWN */
+    uint64_t bytes;    /* count times size of the datatype, if the call has one count; of OP_STEP, of the parameters; else
+                          RING_BYTES_UNKNOWN */
     uint64_t index;    /* number of earlier synchronizing collectives in this process, including dropped ones */
     uint32_t site;     /* index into the site table */
     uint16_t op;       /* enum ring_op */
-    uint16_t flags;    /* of OP_STEP: the share of the gap in which parameters were updated, in units of 1/65535; else 0 */
-    uint64_t messages; /* sent to other ranks within the gap, by the thread of this call */
-    uint64_t message_bytes; /* of those whose datatype's size is known */
+    uint16_t flags;    /* 0 */
+    union {
+        uint64_t messages; /* sent to other ranks within the gap, by the thread of this call */
+        uint64_t cpu_ns;   /* of OP_STEP: processor time of the process within the gap */
+    };
+    union {
+        uint64_t message_bytes; /* of those whose datatype's size is known */
+        uint64_t updated_ns;    /* of OP_STEP: time within the gap in which parameters were updated, 0 if unknown */
+    };
 };
 
 /* A record of the second table is one of an iteration: it ends with the call that the sidecar has named as the anchor.

@@ -11,7 +11,6 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define CAPACITY 16384u
-#define WHOLE 65535u /* flags of a record whose gap is an update from begin to end */
 
 static struct writer writer;
 static _Atomic(struct writer *) recording; /* &writer, or NULL */
@@ -52,14 +51,18 @@ EXPORT int barograph_training_start(int rank, int size)
     return found;
 }
 
-EXPORT void barograph_training_step(const char *name, uint64_t enter, uint64_t exit, uint64_t elsewhere, uint64_t updated)
+EXPORT void barograph_training_step(const struct training_step *step)
 {
     struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
     if (!ring)
         return;
-    uint64_t gap = enter > ring->last_exit_ns ? enter - ring->last_exit_ns : 0;
-    uint64_t part = gap ? (updated < gap ? updated : gap) : 0;
-    uint16_t share = gap ? (uint16_t)((unsigned __int128)part * WHOLE / gap) : 0;
-    struct timed timed = {.enter = enter, .exit = exit, .p2p = elsewhere, .bytes = RING_BYTES_UNKNOWN, .op = OP_STEP};
-    writer_put_named(ring, timed, name, share);
+    struct timed timed = {
+        .enter = step->enter,
+        .exit = step->exit,
+        .p2p = step->elsewhere,
+        .bytes = step->bytes,
+        .op = OP_STEP,
+        .sent = {.messages = step->cpu, .bytes = step->updated}, /* the same words of a record */
+    };
+    writer_put_named(ring, timed, step->name);
 }

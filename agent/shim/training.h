@@ -8,9 +8,15 @@
  * the workers; 0 and 1 for one that is alone. Returns whether steps are recorded. To be called once. */
 int barograph_training_start(int rank, int size);
 
-/* One step, in nanoseconds of CLOCK_MONOTONIC. `name`: of its site. `enter`: when this worker's own gradients were
- * complete; `exit`: when those of all workers were reduced. `elsewhere`: time in other collectives since the previous
- * step. `updated`: time since then in which parameters were updated, 0 if unknown. */
-void barograph_training_step(const char *name, uint64_t enter, uint64_t exit, uint64_t elsewhere, uint64_t updated);
+/* One step; times in nanoseconds, the first two of CLOCK_MONOTONIC. `enter`: when this worker's own gradients were
+ * complete; `exit`: when those of all workers were reduced. Since the previous step: `elsewhere`, time in other
+ * collectives; `cpu`, processor time of own work; `updated`, time in which parameters were updated, 0 if unknown.
+ * `bytes`: of the parameters. `name`: of the site. */
+struct training_step {
+    uint64_t enter, exit, elsewhere, cpu, updated, bytes;
+    const char *name;
+};
+
+void barograph_training_step(const struct training_step *step);
 
 #endif

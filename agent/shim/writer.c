@@ -239,7 +239,7 @@ static void drop(struct lane *lane)
 }
 
 /* name: of the site, NULL for the caller's. */
-static inline void put(struct writer *writer, struct timed timed, struct caller from, const char *name, uint16_t flags)
+static inline void put(struct writer *writer, struct timed timed, struct caller from, const char *name)
 {
     struct lane *lane = &writer->collectives;
     if (!acquire(writer)) {
@@ -252,7 +252,7 @@ static inline void put(struct writer *writer, struct timed timed, struct caller 
     } else {
         convert(writer, lane, &timed);
         uint32_t site = name ? sites_named(&writer->sites, name) : sites_index(&writer->sites, from, false);
-        append(writer, lane, &timed, site, flags, head);
+        append(writer, lane, &timed, site, 0, head);
     }
     release(writer);
 }
@@ -345,10 +345,10 @@ bool writer_follow(struct writer *writer, struct timed timed, struct call call, 
 
 void writer_put(struct writer *writer, struct timed timed, struct caller from)
 {
-    put(writer, timed, from, NULL, 0);
+    put(writer, timed, from, NULL);
 }
 
-void writer_put_named(struct writer *writer, struct timed timed, const char *name, uint16_t flags)
+void writer_put_named(struct writer *writer, struct timed timed, const char *name)
 {
-    put(writer, timed, (struct caller){NULL, NULL}, name, flags);
+    put(writer, timed, (struct caller){NULL, NULL}, name);
 }

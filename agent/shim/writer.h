@@ -74,8 +74,8 @@ struct timed {
  * handler that jumps out of it leaves the lock held: later records are counted as dropped, the first after 0.1 s. */
 void writer_put(struct writer *writer, struct timed timed, struct caller from);
 
-/* The same for a site that the program names. flags: as in the ring's record. */
-void writer_put_named(struct writer *writer, struct timed timed, const char *name, uint16_t flags);
+/* The same for a site that the program names. */
+void writer_put_named(struct writer *writer, struct timed timed, const char *name);
 
 /* A call that is no record of a collective. */
 struct call {

@@ -23,6 +23,7 @@ TABLES = [
     "features",
     "predictions",
     "node_blocks",
+    "workers",
     "phases",
     "nodes",
     "pressures",

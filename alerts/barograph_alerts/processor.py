@@ -25,6 +25,7 @@ from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
+from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.job import UNASSIGNED, WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
@@ -106,6 +107,7 @@ class Scorer:
             "features": self._read_features,
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
+            "workers": self._read_workers,
             "nodes": self._node_phases.read_nodes,
             "phases": self._node_phases.read_phases,
             "pressures": self._read_pressures,
@@ -186,7 +188,7 @@ class Scorer:
                 return None
             job.assign(f"{job.family[:100]}+{UNASSIGNED}", UNASSIGNED)
         job.work += job.node_work.finish() if job.ended else job.node_work.step(now)
-        if job.waiting or job.silences or (job.work and job.monitor is not None):
+        if job.waiting or job.silences or ((job.work or job.workers.waiting) and job.monitor is not None):
             self._judge(job)
             job.changed_at = now
         if job.monitor is not None:
@@ -350,6 +352,16 @@ class Scorer:
             if (job := self._job(row["job"])) is not None and (span := job.node_work.add(row)) is not None:
                 job.work.append(span)
 
+    def _read_workers(self, columns: Mapping[str, Column]) -> None:
+        texts = (columns[name] for name in ("job", "host"))
+        numbers = (columns[name] for name in ("rank", "count", "bytes", "ended_at"))
+        times = zip(*(columns[f"{name}_seconds"] for name in ("own", "cpu", "update", "wait")), strict=True)
+        for name, host, rank, steps, size, at, spent in zip(*texts, *numbers, times, strict=True):
+            if (job := self._job(name)) is not None:
+                own, cpu, update, wait = (float(one) / int(steps) for one in spent)
+                row = WorkerRow(host, int(rank), int(steps), own, cpu, update, wait, int(size), float(at))
+                job.workers.waiting.append(row)
+
     def _read_pressures(self, columns: Mapping[str, Column]) -> None:
         names = list(columns)
         for values in zip(*columns.values(), strict=True):
@@ -376,6 +388,7 @@ class Scorer:
         job.monitor.add_silences(silences)
         for batch in job.take_waiting():
             job.monitor.add(*batch)
+        job.monitor.add_workers(job.workers.take(), job.ranks)
 
     def _new_monitor(self, job: WatchedJob) -> JobMonitor:
         longest = self._references.longest_seconds(job.workload)

@@ -19,7 +19,7 @@ MAX_OPEN_DAYS: Final = 30
 """A job whose row is older and that has no end is given up: its end was lost, and all blocks since would be read."""
 WHOLE: Final = ("jobs", "assignments")
 LATEST: Final = ("paces", "bands", "events", "sites", "runs", "predictions", "phases", "nodes")
-SINCE_OPEN: Final = ("features", "node_blocks", "pressures", "blocks", "silences", "signatures")
+SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
 """Tables that are read from the begin of the first job without a final verdict."""
 
 

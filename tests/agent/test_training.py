@@ -182,7 +182,7 @@ def test_the_slow_worker_of_a_training_has_the_work(tmp_path: Path, kind: str) -
     rings = rings_in(tmp_path / "rings")
     assert [(ring.rank, ring.size) for ring in rings] == [(0, 2), (1, 2)]
     steps = 40 * (2 if kind == "two" else 1) - 1
-    own, wait = [], []
+    own, wait, used = [], [], []
     for ring in rings:
         records = ring.records(0, ring.head)
         assert (len(records), ring.exit_status) == (steps, 0)
@@ -190,12 +190,16 @@ def test_the_slow_worker_of_a_training_has_the_work(tmp_path: Path, kind: str) -
         own.append(np.median((enter[1:] - left[:-1] - other[1:]).reshape(-1, 2).sum(axis=1) if kind == "two"
                              else enter[1:] - left[:-1] - other[1:]) * 1e-9)  # fmt: skip
         wait.append(float((left - enter + other).sum()) * 1e-9)
-        updated = records["flags"][1:] / 65535 * (enter[1:] - left[:-1])
-        assert 0 < np.median(updated) < 5e6
+        assert set(records["bytes"].tolist()) == ({4 * 64 * 256 + 4 * 256, 4 * 256 * 8 + 4 * 8} if kind == "two" else
+                                                  {4 * 64 * 256 + 4 * 256 + 4 * 256 * 8 + 4 * 8})  # fmt: skip
+        # Updates, and processor time: a worker that sleeps does not use more of it.
+        assert 0 < np.median(records["message_bytes"][1:]) < 5e6
+        used.append(float(records["messages"].sum()) * 1e-9)
         ring.close()
     passes = 2 if kind == "accumulate" else 1
     assert own[1] - own[0] == pytest.approx(passes * 0.02, rel=0.5)
     assert wait[0] > wait[1] + 0.5 * 40 * passes * 0.02
+    assert used[1] < used[0] + 0.25 * 40 * passes * 0.02
 
 
 @pytest.mark.integration
@@ -208,4 +212,5 @@ def test_a_process_that_trains_alone_has_steps(tmp_path: Path) -> None:
         records = ring.records(0, ring.head)
         assert len(records) == 19
         assert (records["enter_ns"] == records["exit_ns"]).all()
-        assert not records["flags"].any()
+        assert not records["messages"].any()
+        assert not records["message_bytes"].any()

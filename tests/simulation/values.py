@@ -42,8 +42,8 @@ from helpers.features import inline_features
 
 NOW: Final = 1_764_000_000.0
 WRITTEN: Final = (
-    "jobs", "works", "signatures", "sites", "blocks", "node_blocks", "phases", "silences", "pressures", "features",
-    "runs", "nodes", "sidecars", "events",
+    "jobs", "works", "signatures", "sites", "blocks", "node_blocks", "workers", "phases", "silences", "pressures",
+    "features", "runs", "nodes", "sidecars", "events",
 )  # fmt: skip
 MAX_TABLE_ROWS: Final = 12
 MAX_BLOCKS: Final = 200

@@ -180,6 +180,11 @@ TABLES: Final[dict[str, Table]] = {
                count=_POSITIVE, last_rank=_COUNT, last_count=_COUNT, late_seconds=_SECONDS, own_rank=_COUNT,
                own_rank_seconds=_DIFFERENCE, own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS,
                least_wait_seconds=_SECONDS, ended_at=_TIME),
+        # What a worker of a training did in `count` steps: own work, processor time of it, updates of the parameters
+        # within it, and waiting until the gradients were reduced; `bytes` of the parameters. A row each 2 s, each 10 s
+        # after the first minute.
+        _table("workers", job=_N, host=_N, world=_COUNT, rank=_COUNT, count=_POSITIVE, own_seconds=_DIFFERENCE,
+               cpu_seconds=_SECONDS, update_seconds=_SECONDS, wait_seconds=_SECONDS, bytes=_COUNT, ended_at=_TIME),
         # What the ranks of a world on one node did in all intervals of a class, known when the run ends: of the classes
         # with most time, 16 at most. `count`: intervals that are known of all `ranks` there. Sums over ranks and
         # intervals as in `node_blocks`: `own_seconds`, `p2p_seconds`, `wait_seconds`, `messages`, `message_bytes`. Sums

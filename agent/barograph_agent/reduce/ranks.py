@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from barograph_agent.reduce.intervals import ClassIds, Cursor
 from barograph_agent.reduce.phases import PhaseSums
-from barograph_agent.ring.reader import BYTES_UNKNOWN, RECORD, Ring, RingError
+from barograph_agent.reduce.workers import WorkerSums
+from barograph_agent.ring.reader import BYTES_UNKNOWN, RECORD, STEP, Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
 LONGEST: Final = 8192
@@ -35,7 +36,7 @@ MESSAGES, MESSAGE_BYTES = _word("messages"), _word("message_bytes")
 COLUMNS: Final = ("enter", "exit", "gap", "p2p")
 """Times that are read of each rank's sync points."""
 SENT: Final = ("messages", "message bytes")
-"""Counts of which only the sum over ranks is kept."""
+"""Counts of which only the sum over ranks is kept, or those words of a step."""
 
 Times = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -55,6 +56,7 @@ class NodeReducer:
         self._world = world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
         self._phases = PhaseSums(world, len(members))
+        self._workers = WorkerSums(world, [member.cursor.rank for member in self._members])
         self._is_whole = not any(member.cursor.node_position for member in members)
         self._classes = ClassIds(self._members[0].ring)
 
@@ -79,19 +81,33 @@ class NodeReducer:
         while (at := self._align()) is not None and (length := self._due(at, final)):
             times = np.zeros((len(self._members), len(COLUMNS), length), np.int64)
             known = np.zeros((len(self._members), length), bool)
-            sent = np.zeros((len(SENT), length), np.int64)
             sites, bytes_ = _calls(self._members[0], at, length)
-            for member, into, flags in zip(self._members, times, known, strict=True):
-                _read(member, at, into, sent, flags)
+            is_training = self._is_training()
+            # Of a training they are other times of each worker, elsewhere counts of which only the sum matters.
+            sent = np.zeros((len(self._members) if is_training else 1, len(SENT), length), np.int64)
+            for number, (member, into, flags) in enumerate(zip(self._members, times, known, strict=True)):
+                _read(member, at, into, sent[number if is_training else 0], flags)
             whole = known.all(axis=0)
             if whole.any():
                 if not whole.all():
                     times, sites = times[:, :, whole], sites[whole]
-                    sent, bytes_ = sent[:, whole], bytes_[whole]
+                    sent, bytes_ = sent[:, :, whole], bytes_[whole]
+                if is_training and self._members[0].cursor.size > 1:
+                    self._workers.add(times, sent, bytes_)
+                sent = np.zeros_like(sent[0]) if is_training else sent[0]
                 self._phases.add(self._classes.of(*sites.T)[0], times, np.vstack([bytes_, sent]))
                 if self._members[0].cursor.size > 1:
                     rows.append(self._row(at, length, times))
         return rows
+
+    def take_workers(self) -> dict[str, Any] | None:
+        """The columns of `workers` (without job and host) that are due; None if none are."""
+        return self._workers.take(self._members[0].ring)
+
+    def _is_training(self) -> bool:
+        """Whether the next record is a step of a training."""
+        ring, cursor = self._members[0]
+        return int(ring.records(cursor.node_position, cursor.node_position + 1)["op"][0]) == STEP
 
     def _may_be_due(self) -> bool:
         """A fast check of one ring, and of whether any is half full: usually no block is complete."""

@@ -117,6 +117,8 @@ class RingSet:
                 if found := node.read(final=final):
                     columns = {name: np.array([row[name] for row in found]) for name in found[0]}
                     yield TableRows("node_blocks", len(found), columns)
+                if (workers := node.take_workers()) is not None:
+                    yield TableRows("workers", len(workers["rank"]), workers)
                 if final and (phases := node.take_phases()):
                     yield TableRows("phases", len(phases["class_id"]), phases)
             except RingError as error:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.ring.reader import BYTES_UNKNOWN, Records
+from barograph_agent.ring.reader import BYTES_UNKNOWN, STEP, Records
 
 LOOKS: Final = (3.0, 10.0, 30.0)
 """Seconds of a run after which its traffic so far is reported."""
@@ -35,8 +35,10 @@ def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: R
     ids, inverse = np.unique(classes, return_inverse=True)
     known = np.where(records["bytes"] == BYTES_UNKNOWN, 0, records["bytes"])
     counts = np.bincount(inverse, minlength=len(ids)).tolist()
+    sent = records["op"] != STEP
     sums = (
-        np.bincount(inverse, one, len(ids)).tolist() for one in (known, records["messages"], records["message_bytes"])
+        np.bincount(inverse, one, len(ids)).tolist()
+        for one in (known, records["messages"] * sent, records["message_bytes"] * sent)
     )
     for class_id, count, size, messages, message_bytes in zip(ids.tolist(), counts, *sums, strict=True):
         if class_id not in traffic and len(traffic) >= CLASSES:

@@ -62,6 +62,9 @@ NAMED: Final = 2**64 - 1
 
 INTERVAL: Final = 1
 """The operation of intervals timed by the application; all others are collectives."""
+STEP: Final = 19
+"""The operation of a step of a training: `messages` of its record is processor time of own work in nanoseconds,
+`message_bytes` the time in which parameters were updated, and `bytes` is of the parameters."""
 OPERATIONS: Final = {
     INTERVAL: "Interval",
     8: "Barrier",
@@ -75,7 +78,7 @@ OPERATIONS: Final = {
     16: "Reduce_scatter_block",
     17: "Bcast",
     18: "Scatter",
-    19: "Step",
+    STEP: "Step",
     32: "Reduce",
     33: "Gather",
     34: "Send",

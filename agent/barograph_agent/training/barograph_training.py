@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from time import monotonic_ns as _now
+from time import process_time_ns as _processor_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,12 +34,22 @@ class Steps:
         import ctypes
         import weakref
 
+        class Record(ctypes.Structure):
+            """`struct training_step`."""
+
+            _fields_ = (
+                *((name, ctypes.c_uint64) for name in ("enter", "exit", "elsewhere", "cpu", "updated", "bytes")),
+                ("name", ctypes.c_char_p),
+            )
+
         library = ctypes.CDLL(None)
         self._start = library.barograph_training_start
-        self._step = library.barograph_training_step
-        self._step.argtypes = (ctypes.c_char_p, *(4 * (ctypes.c_uint64,)))
-        self._step.restype = None
-        self._names: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
+        self._put = library.barograph_training_step
+        self._record: Any = Record()
+        self._place = ctypes.byref(self._record)
+        self._put.restype = None
+        self._optimizers: weakref.WeakKeyDictionary[Any, tuple[bytes, int]] = weakref.WeakKeyDictionary()
+        """Name of its steps, and bytes of its parameters."""
         self._kinds: list[str] = []
         self._begun = False
         self._records = self._has_others = False
@@ -52,6 +63,8 @@ class Steps:
         """When the last backward pass returned, 0 for none since the last step."""
         self._complete = 0
         """When the last gradient of this worker was complete in it, or when it began."""
+        self._used = self._used_complete = self._used_backward = 0
+        """Processor time: up to the last record, when the gradient was complete, and when the pass returned."""
 
     def begin_step(self) -> None:
         """An optimizer is about to update its parameters."""
@@ -68,8 +81,7 @@ class Steps:
             return
         now = _now()
         if self._records:
-            enter, left = (self._complete, self._backward) if self._backward else (self._entered, self._entered)
-            self._step(self._name(optimizer), enter, left, self._elsewhere, self._updated)
+            self._write(optimizer)
         elif not self._begun:
             self._begin(optimizer)
         # With a closure, the passes are within the step.
@@ -83,11 +95,11 @@ class Steps:
         if self._backward:
             # Gradients are accumulated over several passes: only the last one ends the step.
             self._elsewhere += self._backward - self._complete
-        self._in_backward, self._complete = True, _now()
+        self._in_backward, self._complete, self._used_complete = True, _now(), _processor_time()
         try:
             return function(*arguments, **named)
         finally:
-            self._in_backward, self._backward = False, _now()
+            self._in_backward, self._backward, self._used_backward = False, _now(), _processor_time()
 
     def collective(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """A collective that the program calls by itself."""
@@ -100,15 +112,15 @@ class Steps:
 
     def _begin(self, optimizer: Any) -> None:
         self._begun = True
-        self._name(optimizer)
         rank, size = 0, 1
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             rank, size = distributed.get_rank(), distributed.get_world_size()
         self._records = bool(self._start(rank, size))
-        if not self._records or size < 2:
+        self._has_others = self._records and size > 1
+        self._known(optimizer)
+        if not self._has_others:
             return
-        self._has_others = True
         _wrap(sys.modules["torch.autograd"], "backward", self.backward)
         self._watch_gradients(optimizer)
         if distributed is not None and str(distributed.get_backend()) in _TIMED_BACKENDS:
@@ -122,19 +134,36 @@ class Steps:
             parameter.register_hook(self._note_gradient)
 
     def _note_gradient(self, gradient: Any) -> None:
-        self._complete = _now()
+        self._complete, self._used_complete = _now(), _processor_time()
 
     _note_gradient.__torch_unserializable__ = True  # type: ignore[attr-defined]
 
-    def _name(self, optimizer: Any) -> bytes:
-        name = self._names.get(optimizer)
-        if name is None:
+    def _write(self, optimizer: Any) -> None:
+        record = self._record
+        record.name, record.bytes = self._known(optimizer)
+        record.elsewhere, record.updated = self._elsewhere, self._updated
+        if self._backward:
+            record.enter, record.exit = self._complete, self._backward
+            record.cpu = max(self._used_complete - self._used, 0)
+            self._used = self._used_backward
+        else:
+            record.enter = record.exit = self._entered
+            record.cpu = 0
+        self._put(self._place)
+
+    def _known(self, optimizer: Any) -> tuple[bytes, int]:
+        known = self._optimizers.get(optimizer)
+        if known is None:
             kind = type(optimizer).__name__
             self._kinds.append(kind)
             number = self._kinds.count(kind)
-            name = ("step " + kind + (" " + str(number) if number > 1 else "")).encode()
-            self._names[optimizer] = name
-        return name
+            name = "step " + kind + (" " + str(number) if number > 1 else "")
+            parameters = (
+                [one for group in optimizer.param_groups for one in group["params"]] if self._has_others else []
+            )
+            known = name.encode(), sum(one.numel() * one.element_size() for one in parameters)
+            self._optimizers[optimizer] = known
+        return known
 
 
 def install() -> None:

@@ -7,8 +7,10 @@ from typing import Literal, TypeAlias
 
 State: TypeAlias = Literal["unknown", "healthy", "inconclusive", "slow", "fast", "stalled"]
 Kind: TypeAlias = Literal["slow", "fast", "stalled"]
-Basis: TypeAlias = Literal["its history", "its own first windows", "its runtimes", "scaling", "its pace before"]
-"""`its pace before`: that of its nodes, when none of them was slow."""
+Basis: TypeAlias = Literal[
+    "its history", "its own first windows", "its runtimes", "scaling", "its pace before", "the other workers"
+]
+"""`its pace before`: that of its nodes, when none of them was slow. `the other workers`: of a training."""
 
 
 @dataclass

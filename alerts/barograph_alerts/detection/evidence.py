@@ -16,6 +16,7 @@ from barograph_alerts.detection.node_test import ONE_NODE, JobNodes, NodeSpan, N
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, RuntimeTest
 from barograph_alerts.detection.sequential import Sequential
 from barograph_alerts.detection.tolerance import tolerance
+from barograph_alerts.detection.worker_test import SlowWorker, WorkerRow, WorkerTest
 from barograph_modeler.pace.pace import Pace, PaceRatio
 from barograph_modeler.pace.windows import Window
 
@@ -29,6 +30,8 @@ PASSED: Final = 256
 """Newest windows whose time is compared with that of earlier runs at the same progress."""
 NODES: Final = "its pace before"
 """Basis of the test of nodes."""
+WORKERS: Final = "the other workers"
+"""Basis of the test of a training's workers."""
 WHOLE_RUN: Final = ("its runtimes", "scaling")
 """Bases of the test of the whole run."""
 
@@ -41,10 +44,10 @@ class Evidence:
 
     A window is the log ratio of actual to expected seconds over its classes; each test is a `Sequential` on conformal
     p-values. `DelayTest` compares elapsed time at equal progress. `Level`, `DelayTest` and `SelfChange` spend a quarter
-    of alpha each, `Stall` and `RuntimeTest` an eighth. On several nodes `SelfChange` gives half of its share to two of
-    `NodeTest`: of own work, and of the time of messages. Without comparable windows in the history `SelfChange` has a
-    wider margin and the job's own class means, and `RuntimeTest` the quarter of `Level` as well; without runs of the
-    workload it tests against a prediction, once there is one.
+    of alpha each, `Stall` and `RuntimeTest` an eighth. Of the share of `SelfChange` `WorkerTest`, of trainings, has an
+    eighth, and on several nodes two of `NodeTest` three eighths: of own work, and of the time of messages. Without
+    comparable windows in the history `SelfChange` has a wider margin and the job's own class means, and `RuntimeTest`
+    the quarter of `Level` as well; without runs of the workload it tests against a prediction, once there is one.
 
     Windows are autocorrelated and share the finite residuals. The effect on false alarms is measured in
     tests/benchmarks/test_alerts.py and docs/engineer/alerts.md.
@@ -80,8 +83,11 @@ class Evidence:
         self._nodes: tuple[NodeTest, ...] = ()
         """Of the own work of nodes, and of their messages."""
         if several:
-            self._nodes = NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 16, margin, JobNodes(nodes.number))
-        self._change = SelfChange(self._baseline, alpha / 8 if several else alpha / 4, margin, history)
+            self._nodes = NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 32, margin, JobNodes(nodes.number))
+        self._workers: WorkerTest | None = None
+        self.slow_worker: SlowWorker | None = None
+        """The worker that the latest alarm of their test is about."""
+        self._change = SelfChange(self._baseline, alpha / 8 if several else alpha * 7 / 32, margin, history)
         self.runtime_test: RuntimeTest | None = None
         """The test of the whole run, if its history or a prediction says how long it takes."""
         self._alpha = alpha
@@ -108,7 +114,8 @@ class Evidence:
         total = self.runtime_test.score if self.runtime_test is not None else 0.0
         delay = self._delay.score if self._delay is not None else 0.0
         nodes = max((test.score for test in self._nodes), default=0.0)
-        highest = max(level, delay, total, nodes, self._change.slow.score, self._stall_score)
+        workers = self._workers.score if self._workers is not None else 0.0
+        highest = max(level, delay, total, nodes, workers, self._change.slow.score, self._stall_score)
         return min(highest, 1.0) if self.open is None else highest
 
     @property
@@ -117,6 +124,7 @@ class Evidence:
         logs = [self._change.slow.log_e]
         logs += [self._level.slow.log_e] if self._level is not None else []
         logs += [test.log_e for test in self._nodes]
+        logs += [self._workers.log_e] if self._workers is not None else []
         logs += [self._delay.log_e] if self._delay is not None else []
         logs += [self.runtime_test.log_e] if self.runtime_test is not None else []
         highest = max(logs)
@@ -225,6 +233,22 @@ class Evidence:
         for test, span in zip(self._nodes, (work, messages), strict=False):
             if span is not None and test.add(span, disturbed=self.open is not None):
                 self._judge_nodes(test, span.ended_at)
+        self.highest = max(self.highest, self.score)
+
+    def add_worker(self, row: WorkerRow, workers: int) -> None:
+        """Add what one worker of a training did. workers: their number."""
+        self._workers = test = self._workers or WorkerTest(self._alpha / 32, self._margin, workers)
+        if not test.add(row):
+            return
+        alarm = self.open
+        if alarm is None and (slow := test.slow()) is not None:
+            self.slow_worker, self._raised = slow, None
+            self.alarms.append(Alarm("slow", WORKERS, slow.since, row.ended_at, slow.slowdown, test.score))
+            self._drop_since(slow.since)
+        elif alarm is not None and alarm.basis == WORKERS:
+            alarm.score = max(alarm.score, test.score)
+            if math.isfinite(test.recovered_at):
+                self._close(alarm, test.recovered_at)
         self.highest = max(self.highest, self.score)
 
     def _judge_nodes(self, test: NodeTest, now: float) -> None:
@@ -351,7 +375,7 @@ class Evidence:
 
     def _follow(self, alarm: Alarm, window: Window, ratio: PaceRatio) -> None:
         """Update an open alarm, and close it once the job has recovered."""
-        if alarm.kind == "stalled" or alarm.basis in (*WHOLE_RUN, NODES):
+        if alarm.kind == "stalled" or alarm.basis in (*WHOLE_RUN, NODES, WORKERS):
             return
         reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
         near = ratio.log < reference + math.log(alarm.slowdown) / 2
@@ -374,6 +398,8 @@ class Evidence:
         self._change.slow.reset()
         for test in self._nodes:
             test.reset()
+        if self._workers is not None:
+            self._workers.reset()
         if self._delay is not None:
             self._delay.reset()
         if self._level is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from barograph_alerts.attribution.node_work import NodeWork
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
+from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
 from barograph_modeler.pace.windows import JobBlocks
@@ -28,8 +29,28 @@ KEPT_INTERVALS: Final = 128
 """Blocks of this time from the begin of a job, or with so many intervals, are kept: it may belong to another group.
 
 More than what the modeler's `may_move` allows: rows of several tables arrive in any order."""
+MAX_WORKER_ROWS: Final = 8192
 REPORT_STEP: Final = 0.25
 """Change of a running job's score that makes a new row of `scores`."""
+
+
+class WorkerRows:
+    """Rows of a training's workers: those to be judged, and the newest that were."""
+
+    def __init__(self) -> None:
+        self.waiting: list[WorkerRow] = []
+        self._judged: deque[WorkerRow] = deque(maxlen=MAX_WORKER_ROWS)
+
+    def take(self) -> list[WorkerRow]:
+        """Those that are to be judged now."""
+        waiting, self.waiting = self.waiting, []
+        self._judged.extend(waiting)
+        return waiting
+
+    def rewind(self) -> None:
+        """Let another monitor judge those that were."""
+        self.waiting = [*self._judged, *self.waiting]
+        self._judged.clear()
 
 
 class WatchedJob:
@@ -67,13 +88,14 @@ class WatchedJob:
         """Number of sync points so far, by world communicator."""
         self.coincidences: list[Coincidence] = []
         self.explained: tuple[object, ...] = ()
+        self.workers = WorkerRows()
         self.node_work = NodeWork()
         self.kernel = KernelAccount()
         self.runtime_seconds = math.nan
         self.ended = False
         self.ended_at = math.inf
         """When that was first seen, in Unix seconds."""
-        self.exit_status = self.points = 0
+        self.exit_status = self.points = self.ranks = 0
         """Of an ended run; points: number of its sync points."""
         self.imported = False
         """Whether the run comes from other records: it is not judged."""
@@ -92,6 +114,7 @@ class WatchedJob:
         self.workload = self.workload or self.family
         self.app, self.user = row["app"], row["user"]
         self.nodes, self.host, self.started_at = int(row["nodes"]), row["host"], float(row["started_at"])
+        self.ranks = int(row["ranks"])
         self.problem = Problem(row["cluster"], row["app"], row["params"])
         self.work += self.node_work.begin(self.nodes, self.host, outcomes)
 
@@ -103,6 +126,7 @@ class WatchedJob:
         if self.monitor is not None and workload != self.workload:
             if self.kept is not None or self.ended or self.monitor.evidence.pace is None:
                 self.monitor, self.explained = None, ()
+                self.workers.rewind()
                 self.reported = None if self.reported else ()
             if self.kept is not None:
                 self.waiting, self.kept = self.kept + self.waiting, []

@@ -16,10 +16,11 @@ from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
-from barograph_alerts.detection.evidence import WHOLE_RUN, Evidence
+from barograph_alerts.detection.evidence import WHOLE_RUN, WORKERS, Evidence
 from barograph_alerts.detection.node_test import ONE_NODE, JobNodes, NodeSpan
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
 from barograph_alerts.detection.stall import SilentSpan, Stall
+from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.class_times import ClassTimes
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Window, Windower
@@ -61,6 +62,7 @@ class JobMonitor:
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
+        self._nodes = nodes.number
         self._attribution = Attribution(nodes.number)
         self._windows: deque[Window] | None = deque(maxlen=WINDOWS) if nodes.number > 1 else None
         self._until = -math.inf
@@ -134,6 +136,11 @@ class JobMonitor:
     def add_work(self, spans: Iterable[WorkSpan]) -> None:
         """Add the work of ranks or nodes in order of time. It is evaluated with the windows of its time."""
         self._work.extend(spans)
+
+    def add_workers(self, rows: Iterable[WorkerRow], workers: int) -> None:
+        """Add what the workers of a training did, in order of arrival. workers: their number."""
+        for row in rows:
+            self.evidence.add_worker(row, workers)
 
     def _take_work(self) -> None:
         onset_at = self.evidence.alarms[-1].onset_at if self._disturbed and self.evidence.alarms else math.inf
@@ -249,6 +256,10 @@ class JobMonitor:
             return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
         if alarm.basis in WHOLE_RUN:
             return Cause("unknown")  # there is no time before the onset to compare with
+        if alarm.basis == WORKERS and (slow := self.evidence.slow_worker) is not None:
+            numbers = {"own_more": slow.delay, "worker": float(slow.rank)}
+            numbers |= {"update": slow.update} if slow.update == slow.update else {}
+            return Cause("straggler", (slow.host if self._nodes > 1 else f"rank {slow.rank}",), numbers)
         cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
         if (names := self.evidence.slow_nodes) and cause.kind != "straggler":
             return Cause("straggler", names, cause.numbers)

@@ -14,6 +14,8 @@ from barograph_alerts.job import kernel_words
 
 COMPARED = {"same": "the same input", "like": "like work", "merged": "like work"}
 """What runs of a group have in common, by how a job was found to belong to it."""
+LONGER = 1.1
+"""Updates of a worker that are told."""
 MEMBERS = 3
 """Names listed in a sentence; further ones are counted."""
 
@@ -143,19 +145,27 @@ def _by_kernel(cause: Cause, why: str) -> str:
     return why + (f"{',' if why else ':'} {silence}" if silence else "")
 
 
+def _by_straggler(cause: Cause, names: str) -> str:
+    """A clause about members that others wait for. names: theirs."""
+    numbers = cause.numbers
+    if "blame" in numbers:
+        shares = f"{numbers['blame']:.0%} of the waiting against {numbers['blame_before']:.0%}"
+        return f": {names} came last, with {shares}"
+    if "worker" in numbers:
+        names = f"worker {numbers['worker']:.0f}" + ("" if names.startswith("rank ") else f" on {names}")
+    if "own_more" in numbers:
+        updates = f", and updated {numbers['update']:.2f}x as long" if numbers.get("update", 0.0) >= LONGER else ""
+        return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per sync point than the others{updates}"
+    return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
+
+
 def cause_clause(cause: Cause, phase: str = "") -> str:
     """A clause about what nodes and ranks did since the onset. phase: name of the slow class, if one is."""
     numbers = cause.numbers
     more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
     names = ", ".join(cause.members[:MEMBERS]) + more
     if cause.kind == "straggler":
-        if "blame" in numbers:
-            return (
-                f": {names} came last, with {numbers['blame']:.0%} of the waiting against {numbers['blame_before']:.0%}"
-            )
-        if "own_more" in numbers:
-            return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per sync point than the others"
-        return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
+        return _by_straggler(cause, names)
     if cause.kind == "link":
         link = f"the link of {names}" if len(cause.members) == 1 else f"a link of {names}"
         return f": {link}: messages took {1e3 * numbers['p2p']:.3g} ms longer per sync point, nobody's own work did"

@@ -56,7 +56,7 @@ OWN_COLUMNS: Final = {
     },
 }
 """Columns and types of the collector's own tables."""
-DAILY: Final = ("blocks", "node_blocks", "phases", "pressures", "silences", "nodes", "scores")
+DAILY: Final = ("blocks", "node_blocks", "workers", "phases", "pressures", "silences", "nodes", "scores")
 """Tables that grow with the measured time: one partition a day, dropped by retention."""
 
 
