@@ -101,15 +101,19 @@ class Catalog:
             for file in files:
                 self._register(file)
 
-    def replace(self, table: str, condition: str, file: LakeFile) -> None:
-        """Register a file in place of those whose rows meet a condition. Raises LakeError."""
+    def replace(self, table: str, condition: str, file: LakeFile, rows: int | None = None) -> None:
+        """Register a file in place of those whose rows meet a condition. Raises LakeError.
+
+        rows: how many rows that are; by default as many as the file has.
+        """
         with self._transaction():
             self._describe(f"merged {file.path.name}", self._positions())
             row = self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}').fetchone()
-            if row != (file.rows,):
+            expected = file.rows if rows is None else rows
+            if row != (expected,):
                 raise LakeError(
-                    f"the lake {self.directory} has {row and row[0]} rows where {file.path} has {file.rows}:"
-                    " another program has changed it"
+                    f"the lake {self.directory} has {row and row[0]} rows where {file.path} is to take the place of"
+                    f" {expected}: another program has changed it"
                 )
             self._register(file)
 
@@ -139,6 +143,28 @@ class Catalog:
             # Files of batches and merges that were never committed.
             earlier = f"to_timestamp({before - ORPHAN_SECONDS})"
             self.connection.execute(f"CALL ducklake_delete_orphaned_files('lake', older_than => {earlier})")
+
+    def forget(self, before: float) -> None:
+        """Forget what the lake was before a time (Unix seconds), delete what is left of it, and any trace in figures.
+
+        The catalog has the least and the greatest value of each column, also of rows that are deleted.
+        """
+        self.expire(before)
+        with self._transaction():
+            self.connection.execute(
+                "UPDATE __ducklake_metadata_lake.ducklake_table_column_stats AS t SET min_value = s.low,"
+                " max_value = s.high FROM (SELECT table_id, column_id, min(min_value) AS low, max(max_value) AS high"
+                " FROM __ducklake_metadata_lake.ducklake_file_column_stats GROUP BY ALL) AS s"
+                " WHERE t.table_id = s.table_id AND t.column_id = s.column_id AND t.column_id IN (SELECT column_id FROM"
+                " __ducklake_metadata_lake.ducklake_column AS c WHERE c.table_id = t.table_id"
+                " AND c.column_type = 'varchar')"
+            )
+        try:
+            self._lease.rewrite(self.connection)
+        except duckdb.Error as error:
+            raise LakeError(
+                f"cannot write the catalog of the lake {self.directory} anew: {first_line(error)}"
+            ) from None
 
     def close(self) -> None:
         """Let another committer in."""

@@ -81,6 +81,11 @@ class FileWriter:
         )
         return self._write(table, query, path)
 
+    def rewrite(self, table: str, path: Path, first: int, last: int, query: str) -> LakeFile:
+        """A file beside `path` with the rows of a query. Raises OSError, duckdb.Error."""
+        target = path.parent / f"{self._collector}-{first}-{last}-{secrets.token_hex(4)}.parquet"
+        return self._write(table, f"{query} {_order(table)}", target)
+
     def _copy(self, table: str, places: dict[str, str], condition: str, first: int, last: int) -> LakeFile:
         folder = self.folder(table, places)
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)

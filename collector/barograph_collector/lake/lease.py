@@ -41,6 +41,9 @@ class Lease(Protocol):
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
         """As the first statement of a transaction that commits."""
 
+    def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let no deleted row be left in the catalog, where that is a file. It is not attached."""
+
     def close(self) -> None:
         """Let others commit."""
 
@@ -72,6 +75,23 @@ class FileLease:
 
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Nothing: the lock is held."""
+
+    def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Write the file anew. After a crash it is the old one or the new one."""
+        assert self.file is not None
+        target = self.file.with_name(f"{self.file.name}.new")
+        for left in (target, target.with_name(f"{target.name}.wal")):
+            self._disk.unlink(left, missing_ok=True)
+        connection.execute(f"ATTACH {literal(str(self.file))} AS old (READ_ONLY)")
+        try:
+            connection.execute(f"ATTACH {literal(str(target))} AS new")
+            try:
+                connection.execute("COPY FROM DATABASE old TO new")
+            finally:
+                connection.execute("DETACH new")
+        finally:
+            connection.execute("DETACH old")
+        self._disk.rename(target, self.file)
 
     def close(self) -> None:
         """Release the lock."""
@@ -116,6 +136,9 @@ class ServerLease:
                 f"the catalog's server has lc_messages {row and row[0]!r}, expected C: DuckLake finds conflicts in the"
                 " text of errors; ALTER ROLE ... SET lc_messages = 'C'"
             )
+
+    def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Nothing: that is the server's VACUUM."""
 
     def close(self) -> None:
         """Nothing: the lock ends with the transaction."""

@@ -9,6 +9,8 @@ from typing import Final
 
 import duckdb
 
+from barograph_collector.storage.erased import Erased
+
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
     # Appending is faster with one thread than with two, whose results DuckDB has to put in order.
@@ -51,15 +53,22 @@ def connect(path: Path, lake: Path | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def copy_tables(path: Path, target: Path) -> None:
+def copy_tables(path: Path, target: Path, without: Erased | None = None) -> None:
     """Copy all tables of a file that nobody has open to a new file, in the order of their rows. Raises duckdb.Error."""
     with duckdb.connect(config=_CONFIG) as connection:
         for file, name, mode in ((path, "old", "READ_ONLY"), (target, "new", "READ_WRITE")):
             quoted = str(file).replace("'", "''")
             connection.execute(f"ATTACH '{quoted}' AS {name} ({mode})")
-        query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'old'"
-        for (table,) in connection.execute(query).fetchall():
-            connection.execute(f'CREATE TABLE new."{table}" AS SELECT * FROM old."{table}"')
+        if without is not None:
+            without.prepare(connection)
+        query = (
+            "SELECT table_name, list(column_name) FROM duckdb_columns() SEMI JOIN duckdb_tables()"
+            " USING (database_name, table_name) WHERE database_name = 'old' GROUP BY 1"
+        )
+        for table, columns in connection.execute(query).fetchall():
+            source = f'old."{table}"'
+            kept = without.kept(source, columns) if without is not None else f"SELECT * FROM {source}"
+            connection.execute(f'CREATE TABLE new."{table}" AS {kept}')
         connection.execute("CHECKPOINT new")
 
 

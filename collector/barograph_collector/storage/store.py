@@ -23,6 +23,7 @@ from barograph_collector.storage.connection import StoreError, StoreHeld, copy_t
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.archive import ArchivedFile
 from barograph_collector.storage.days.retention import Calendar, Retention
+from barograph_collector.storage.erased import Erased
 from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import Undecodable, replayed
@@ -207,6 +208,20 @@ class Store:
         share, free = self.database.free_share()
         if share < FREE_SHARE or free < MIN_FREE_BYTES:
             return False
+        return self._write_anew(last)
+
+    def erase(self, erased: Erased) -> bool:
+        """Write the database anew without what is erased, and delete the journal; whether that was possible.
+
+        Nobody writes meanwhile. Raises as `shrink`; after a crash all rows are there, or none that is erased.
+        """
+        with self._hold():
+            number = self.database.journal_mark
+            self.database.checkpoint()
+            self.journal.truncate(number)
+        return self._write_anew(self.journal.last, erased)
+
+    def _write_anew(self, last: int, without: Erased | None = None) -> bool:
         target = self.path.with_name(f"{self.path.name}.new")
         wal = self.path.with_name(f"{self.path.name}.wal")
         with self._swap, self._hold():
@@ -220,7 +235,7 @@ class Store:
                 # Whoever has the old file open would go on with it; a write-ahead log belongs to it.
                 if self._disk.is_open(self.path) or self._disk.exists(wal):
                     return False
-                copy_tables(self.path, target)
+                copy_tables(self.path, target, without)
                 self._disk.rename(target, self.path)
             finally:
                 self.database = self._open()

@@ -1,0 +1,1 @@
+"""What is stored of one user, and its removal."""

@@ -1,0 +1,278 @@
+"""Erasure of one user: nothing of the jobs is left in any file, and all others' rows are as they were."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from barograph_agent.protocol.tables import TABLES
+from barograph_collector.erase.erasure import ErasureError, erase
+from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
+from barograph_collector.storage.layout import LOG_COLUMNS
+from barograph_collector.storage.store import LOG, Store
+from helpers.clocks import calendar_at
+from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of
+
+USER = "zzyva-mallory"
+HERS = ["c0/3.0.0", "c0/4.0.0", "c1/3.0.0", "c1/4.0.0", "c9/1.0.0"]
+WRITTEN = ("blocks", "scores", "runs", "events", "work_edits", "bands", "works")
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def job_row(job: str, user: str, number: int) -> Any:
+    """A row of `jobs`."""
+    values: dict[str, object] = {}
+    for name, kind in TABLES["jobs"].columns.items():
+        values[name] = [f"{name}-{number}"] if kind.is_text else np.array([number + 1]).astype(kind.dtype)
+    return entry("jobs", 1, {**values, "job": [job], "user": [user], "cluster": [job.partition("/")[0]]})
+
+
+def described(table: str, **columns: list[str]) -> Any:
+    """Rows of a table with some texts."""
+    rows = len(next(iter(columns.values())))
+    values: dict[str, object] = {
+        name: ["x"] * rows if kind.is_text else np.ones(rows, kind.dtype)
+        for name, kind in TABLES[table].columns.items()
+    }
+    return entry(table, rows, values | columns)
+
+
+def write(state: Path, lake: Path | None, days: int = 2) -> None:
+    """A log of some days with jobs of several users, and a lake that has it; all days but the last are archived."""
+    day = 20_000
+    with Store(state / LOG, system=calendar_at(lambda: day * DAY_SECONDS), lake=lake and lake / DATA) as store:
+        publisher = Publisher(store, lake, seconds=0.0) if lake is not None else None
+        for number in range(days):
+            numbers = np.random.default_rng(number)
+            entries = [any_rows(table, 60, numbers, 2) for table in ("blocks", "scores", "bands", "works", "runs")]
+            for cluster in range(2):
+                for name in range(9):
+                    job = f"c{cluster}/{name}.0.0"
+                    entries.append(job_row(job, USER if job in HERS else f"user-{name}", name))
+            entries.append(job_row("c9/1.0.0", USER, 9))
+            entries.append(
+                described(
+                    "events",
+                    source=["c0/3.0.0/node1", "modeler", "modeler", "c0/30.0.0/node1"],
+                    detail=["dropped", "job c1/4.0.0: too many classes", '{"job":"c1/3.0.0"}', "of c1/44.0.0, c0/3.0"],
+                )
+            )
+            entries.append(described("work_edits", editor=[USER, "olga"], target=["app-1", "app-2"]))
+            marks = {f"{job}/node1": number + 1 for job in (*HERS, "c0/1.0.0")}
+            store.commit(entries, {**marks, "modeler": number + 1, "": number + 1})
+            while publisher is not None and publisher.publish():
+                pass
+            day += 1
+            store.apply_retention(Retention())
+        if publisher is not None:
+            publisher.archiver.retention = Retention(hot_days=0)
+            while publisher.publish() or publisher.compact() or publisher.archive():
+                pass
+            publisher.close()
+
+
+def all_rows(state: Path, lake: Path | None = None) -> Rows:
+    """What can be read of the log and its lake, by table."""
+    with Store(state / LOG, lake=lake and lake / DATA) as store:
+        found: Rows = {}
+        for table in ("jobs", *WRITTEN):
+            rows: list[tuple[Any, ...]] = []
+            after = 0
+            while (page := store.read(table, after, 1000)).rows:
+                assert not page.note
+                rows += zip(*(page.columns[name] for name in LOG_COLUMNS[table]), strict=True)
+                after = page.next_offset
+            found[table] = rows
+        with store.cursor() as log:
+            found["streams"] = log.execute("SELECT DISTINCT stream FROM streams ORDER BY 1").fetchall()
+        return found
+
+
+def kept(before: Rows) -> Rows:
+    """What is to be left of these rows."""
+    left: Rows = {}
+    for table, rows in before.items():
+        if table == "streams":
+            ended = {row[1] for row in before["runs"]}
+            left[table] = [(name,) for (name,) in rows if name.rpartition("/")[0] not in set(HERS) & ended]
+        elif table == "events":
+            source, detail = (list(LOG_COLUMNS[table]).index(name) for name in ("source", "detail"))
+            left[table] = [row for row in rows if row[source] == "c0/30.0.0/node1" and row[detail].startswith("of")]
+        elif table == "work_edits":
+            left[table] = [tuple("erased" if value == USER else value for value in row) for row in rows]
+        elif "job" in LOG_COLUMNS[table]:
+            job = list(LOG_COLUMNS[table]).index("job")
+            left[table] = [row for row in rows if row[job] not in HERS]
+        else:
+            left[table] = rows
+    return left
+
+
+def traces(*directories: Path) -> list[str]:
+    """Files that have the name of the user in them, and what of it Parquet files have, which are compressed."""
+    found = [
+        str(path)
+        for directory in directories
+        for path in directory.rglob("*")
+        if path.is_file() and USER.encode() in path.read_bytes()
+    ]
+    with duckdb.connect() as connection:
+        for path in (path for directory in directories for path in directory.rglob("*.parquet")):
+            names = connection.execute(f"SELECT name FROM parquet_schema('{path}')").fetchall()
+            if ("job",) in names:
+                query = f"SELECT count(*) FROM '{path}' WHERE list_contains(?, job)"
+                if connection.execute(query, [HERS]).fetchone() != (0,):
+                    found.append(str(path))
+    return found
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a log and its lake, which stay where they are, and a copy of both."""
+    root = tmp_path_factory.mktemp("written")
+    (root / "state").mkdir()
+    write(root / "state", root / "lake")
+    shutil.copytree(root / "state", root / "before/state")
+    shutil.copytree(root / "lake", root / "before/lake")
+    return root
+
+
+@pytest.fixture
+def lake_and_log(written: Path) -> tuple[Path, Path]:
+    """State directory and lake as they were written."""
+    for name in ("state", "lake"):
+        shutil.rmtree(written / name)
+        shutil.copytree(written / "before" / name, written / name)
+    return written / "state", written / "lake"
+
+
+@pytest.fixture(params=[False, True], ids=["log", "lake"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path | None]:
+    """State directory and lake of a log, or of one without a lake."""
+    if request.param:
+        state, lake = request.getfixturevalue("lake_and_log")
+        return state, lake
+    (tmp_path / "state").mkdir()
+    write(tmp_path / "state", None)
+    return tmp_path / "state", None
+
+
+def test_nothing_is_left_of_a_user_and_everything_of_the_others(places: tuple[Path, Path | None]) -> None:
+    state, lake = places
+    directories = [state, *([lake] if lake else [])]
+    before = all_rows(state, lake)
+    (state / "modeler.snapshot").write_text(f"{USER}")
+    (state / f"{LOG}.wal.unreadable").write_text(f"{USER}")
+    assert traces(*directories)
+    counted = erase(USER, state, lake, dry=True)
+    assert all_rows(state, lake) == before
+    erased = erase(USER, state, lake)
+    assert erased == counted
+    assert erased.jobs == len(HERS)
+    assert erased.rows["jobs"] == 2 * len(HERS)
+    assert (erased.lake_rows > 100) == (lake is not None)
+    assert not traces(*directories)
+    after = all_rows(state, lake)
+    expected = kept(before)
+    for table, rows in expected.items():
+        assert alike([after[table]], [rows]), table
+    if lake is not None:
+        tables = ("jobs", *WRITTEN)
+        assert alike(rows_of(lake, *tables), [expected[table] for table in tables])
+        with opened(lake) as reader:
+            query = "SELECT count(*) FROM ducklake_snapshots('lake')"
+            assert reader.execute(query).fetchone() == (1,)
+    assert erase(USER, state, lake) == (0, {}, 0, 0, [], [])
+
+
+def test_the_log_and_the_lake_go_on_after_an_erasure(places: tuple[Path, Path | None]) -> None:
+    state, lake = places
+    erase(USER, state, lake)
+    with Store(state / LOG, lake=lake and lake / DATA) as store:
+        head = store.head
+        assert store.commit([job_row("c0/1.0.0", "user-1", 1)], {"modeler": 9}) == head + 1
+        assert store.marks(["c0/1.0.0/node1", "modeler"]) == {"c0/1.0.0/node1": 2, "modeler": 9}
+        if lake is not None:
+            publisher = Publisher(store, lake, seconds=0.0)
+            while publisher.publish() or publisher.compact() or publisher.archive():
+                pass
+            publisher.close()
+            assert alike(rows_of(lake, "jobs"), logged(store, "jobs"))
+
+
+@pytest.mark.parametrize("at", ["remove", "replace", "forget", "Store.erase", "copy_tables", "Disk.rename"])
+def test_an_erasure_that_is_killed_is_done_by_the_next_one(
+    lake_and_log: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    state, lake = lake_and_log
+    before = all_rows(state, lake)
+    place = {
+        "Store.erase": "barograph_collector.storage.store.Store.erase",
+        "copy_tables": "barograph_collector.storage.store.copy_tables",
+        "Disk.rename": "barograph_agent.system.disk.Disk.rename",
+    }.get(at, f"barograph_collector.lake.catalog.Catalog.{at}")
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(place, die)
+        with pytest.raises(Killed):
+            erase(USER, state, lake)
+    left = {table: len(rows) for table, rows in all_rows(state, lake).items() if table != "streams"}
+    assert all(len(kept(before)[table]) <= rows <= len(before[table]) for table, rows in left.items())
+    erase(USER, state, lake)
+    assert not traces(state, lake)
+    after = all_rows(state, lake)
+    for table, rows in kept(before).items():
+        assert alike([after[table]], [rows]), table
+
+
+def barograph(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "barograph", "erase", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_command_says_what_there_is_and_erases_with_yes(lake_and_log: tuple[Path, Path]) -> None:
+    state, lake = lake_and_log
+    refused = barograph(USER, "--state", state)
+    assert (refused.returncode, refused.stderr) == (
+        65,
+        f"barograph erase: {state / LOG} has a lake, expected --lake with its directory\n",
+    )
+    asked = barograph(USER, "--state", state, "--lake", lake)
+    assert asked.stdout.startswith(f"would erase 5 jobs of {USER}\n  10 rows of jobs\n")
+    assert asked.stderr == "barograph erase: --yes erases it\n"
+    done = barograph(USER, "--state", state, "--lake", lake, "--yes")
+    assert (done.returncode, done.stdout) == (0, asked.stdout.replace("would erase", "erased"))
+    assert not traces(state, lake)
+    assert barograph("nobody", "--state", state, "--lake", lake, "--yes").stdout == "erased 0 jobs of nobody\n"
+
+
+def test_a_log_that_is_in_use_is_not_touched(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    write(state, None, days=1)
+    opening = f"import duckdb, sys; c = duckdb.connect({json.dumps(str(state / LOG))})"
+    hold = f"{opening}; print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        with pytest.raises(ErasureError, match="another process has it open"):
+            erase(USER, state)
+        holder.communicate()
+    with pytest.raises(ErasureError, match="not found, expected the log of a collector"):
+        erase(USER, tmp_path)
