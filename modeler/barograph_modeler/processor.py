@@ -70,7 +70,7 @@ class ModelerProcessor(Stateful):
         return (
             self.recognizer.idle
             and self.learner.idle
-            and not (self.forecaster.library.waiting or self.features.library.waiting)
+            and not (self.forecaster.library.waiting or self.forecaster.is_predicting or self.features.library.waiting)
         )
 
     def step(self, now: float) -> list[Output]:

@@ -15,6 +15,7 @@ REST: Final = 20.0
 """Pause between fits of an application, in durations of its last fit: a flood of ended jobs costs 5 % of a core."""
 
 Fitted = TypeVar("Fitted")
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +80,6 @@ class FitQueue(Generic[Fitted]):
             self._rests = {name: until for name, until in self._rests.items() if until > self._clock()}
         return done
 
-    def _timed(self, fit: Callable[[], Fitted]) -> tuple[Fitted, float]:
+    def _timed(self, fit: Callable[[], Result]) -> tuple[Result, float]:
         began = self._cost()
         return fit(), self._cost() - began

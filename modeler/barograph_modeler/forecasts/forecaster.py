@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params
-from barograph_modeler.forecasts.library import PredictorLibrary
+from barograph_modeler.forecasts.library import PredictorLibrary, Published
 from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work
@@ -20,13 +22,14 @@ from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS
 from barograph_modeler.maxima.tails import RecentTails
 from barograph_modeler.recognition.recognizer import Assigned
-from barograph_modeler.scaling.answer import Prediction, from_runs
+from barograph_modeler.scaling.answer import Prediction, Refusal, from_runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
 METHOD: Final = "scaling"
 WORKLOADS: Final = 50_000
+_log = logging.getLogger(__name__)
 
 
 class Forecaster(Stateful):
@@ -62,7 +65,14 @@ class Forecaster(Stateful):
         self._open: OrderedDict[str, str] = OrderedDict()
         self._expected: OrderedDict[str, tuple[float, float, float]] = OrderedDict()
         """By job: mean and spread of log seconds, and degrees of freedom, where a time limit would be proposed."""
+        self._asked: dict[str, Future[tuple[Prediction | Refusal, float]]] = {}
+        """By job: predictions that are being computed."""
         self._more = False
+
+    @property
+    def is_predicting(self) -> bool:
+        """Whether a prediction is being computed."""
+        return bool(self._asked)
 
     def is_learning(self, cluster: str, app: str) -> bool:
         """Whether an application, on this cluster or any if empty, has runs and no predictor yet."""
@@ -120,11 +130,18 @@ class Forecaster(Stateful):
         self.library.start_fits(self.history, self.parts)
         self.library.publish_fitted(self.history)
         outputs = self.predictions.take_outcomes()
+        for job in self._asked.keys() - self._open.keys():
+            del self._asked[job]  # it has ended
         for job, workload in list(self._open.items()):
             place = self._places.get(workload)
-            if place is None or not self.library.is_behind(place.application):
+            if job not in self._asked and place is not None and self.library.is_behind(place.application):
+                continue
+            known = None if place is None else self.library.published.get(place.application)
+            if place is None or known is None:
                 del self._open[job]
-                outputs += self._predict(job, place, now)
+            elif (answer := self._answer(job, place, known)) is not None:
+                del self._open[job]
+                outputs += self._predict(job, place, answer, now)
         return outputs
 
     def assign(self, assigned: Assigned) -> None:
@@ -175,13 +192,27 @@ class Forecaster(Stateful):
             place = WorkloadPlace(workload, Application(cluster, app), ordered, int(ranks), int(nodes))
             lru.store(self._waiting, job, place, JOBS)
 
-    def _predict(self, job: str, place: WorkloadPlace | None, now: float) -> list[Output]:
-        known = None if place is None else self.library.published.get(place.application)
-        if place is None or known is None:
-            return []
+    def _answer(self, job: str, place: WorkloadPlace, known: Published) -> Prediction | Refusal | None:
+        """The prediction for a job; None while the executor computes it, since parts take their time."""
         problem = known.space.place(place)
-        found = known.predictor.predict(problem.name, place.ranks, place.known_nodes, problem.size)
-        answer = problem.applied(found, place.ranks)
+        nodes = None if place.known_nodes is None else int(place.known_nodes)
+        if job not in self._asked:
+            if not known.weighs_parts(problem, place.ranks):
+                return known.predict(problem, place.ranks, nodes)
+            self._asked[job] = self.library.predict(place.application, problem, place.ranks, nodes)
+        if not self._asked[job].done():
+            return None
+        asked = self._asked.pop(job)
+        if (error := asked.exception()) is not None:
+            self.library.failed += 1
+            _log.error("the parts of %s cannot be fitted, %s is predicted from its total: %r", problem.name, job, error)
+            found = known.predictor.predict(problem.name, place.ranks, nodes, problem.size)
+            return problem.applied(found, place.ranks)
+        answer, seconds = asked.result()
+        self.library.rest(place.application, seconds)
+        return answer
+
+    def _predict(self, job: str, place: WorkloadPlace, answer: Prediction | Refusal, now: float) -> list[Output]:
         if not isinstance(answer, Prediction):
             self.refused += 1
             return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -13,13 +13,14 @@ import numpy as np
 
 from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
-from barograph_modeler.forecasts.fitting import FitQueue
+from barograph_modeler.forecasts.fitting import REST, FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.forecasts.parts.fit import ProblemParts
 from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
-from barograph_modeler.forecasts.problems import ProblemSpace
+from barograph_modeler.forecasts.problems import ProblemSize, ProblemSpace
 from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
+from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
 from barograph_modeler.state.gate import Gate
@@ -67,6 +68,36 @@ class Published(NamedTuple):
     amdahl: AmdahlFit | None = None
     weights: Mapping[str, Mapping[str, float]] = {}
     parts: ProblemParts = ProblemParts({}, {})
+
+    def predict(self, place: ProblemSize, ranks: int, nodes: int | None) -> Prediction | Refusal:
+        """The runtime of a problem: from its total, weighed with that from its parts where these are known, unless the
+        scale has runs enough of its own.
+
+        Parts are fitted when they are first asked for, which takes a tenth of a second and more. Raises ValueError for
+        invalid numbers.
+        """
+        found = self.predictor.predict(place.name, ranks, nodes, place.size)
+        if isinstance(found, Prediction) and self.weighs_parts(place, ranks):
+            size = self.size_of_parts(place, ranks)
+            assert size is not None
+            found = self.parts.combined(place.name, ranks, nodes, size, found)
+        return place.applied(found, ranks)
+
+    def weighs_parts(self, place: ProblemSize, ranks: int) -> bool:
+        """Whether `predict` asks the parts."""
+        if self.size_of_parts(place, ranks) is None:
+            return False
+        return self.predictor.predict_known(place.name, ranks, place.size) is None
+
+    def size_of_parts(self, place: ProblemSize, ranks: int) -> tuple[float, ...] | None:
+        """The size on `ranks` ranks of a problem whose parts are known, else None."""
+        runs = self.problems.get(place.name)
+        if runs is None or place.name not in self.parts:
+            return None
+        if place.size is not None and not len(runs.of_size(place.size)):
+            return None
+        size = place.size or self.predictor.default_size(place.name, ranks)
+        return None if isinstance(size, Refusal) else size
 
 
 def publish(
@@ -193,6 +224,23 @@ class PredictorLibrary(FitQueue[Published]):
         if fresh := self._finished():
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh
+
+    def predict(
+        self, application: Application, place: ProblemSize, ranks: int, nodes: int | None
+    ) -> Future[tuple[Prediction | Refusal, float]]:
+        """The prediction of a published application, computed by the executor, and the seconds that it took."""
+
+        def computed() -> Prediction | Refusal:
+            with self.gate.passing():
+                return known.predict(place, ranks, nodes)
+
+        known = self.published[application]
+        return self._executor.submit(self._timed, computed)
+
+    def rest(self, application: Application, seconds: float) -> None:
+        """Count seconds spent on an application, besides its fits, in the pause before its next fit."""
+        until = self._clock() + REST * seconds
+        self._rests[application] = max(until, self._rests.get(application, until))
 
     def _fit(
         self,

@@ -123,6 +123,7 @@ class _ProblemQuery:
 
     def __init__(self, known: Published, question: Question) -> None:
         self._question = question
+        self._known = known
         self._predictor = known.predictor
         self.refusal: Refusal | None = None
         try:
@@ -130,7 +131,7 @@ class _ProblemQuery:
         except AmbiguousWork as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
         self._problem, self._size = self._place.name, self._place.size
-        self._space, self._parts, self._newest = known.space, known.parts, newest_params(known)
+        self._space, self._newest = known.space, newest_params(known)
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
         self._runs = every if every is None or self._size is None else every.of_size(self._size)
@@ -149,20 +150,9 @@ class _ProblemQuery:
         if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
             return self._place.applied(known, ranks)
         try:
-            found = self._predictor.predict(self._problem, ranks, nodes, self._size)
+            return self._known.predict(self._place, ranks, nodes)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
-        size = self._size_with_parts(ranks)
-        if isinstance(found, Prediction) and size is not None:
-            found = self._parts.combined(self._problem, ranks, nodes, size, found)
-        return self._place.applied(found, ranks)
-
-    def _size_with_parts(self, ranks: int) -> tuple[float, ...] | None:
-        """The size on `ranks` ranks if the parts of the problem are known, else None."""
-        if self._runs is None or self._problem not in self._parts:
-            return None
-        size = self._size or self._predictor.default_size(self._problem, ranks)
-        return None if isinstance(size, Refusal) else size
 
     def _nodes(self, ranks: int) -> int | None:
         """Nodes at the ranks per node of the question."""
@@ -241,10 +231,10 @@ class _ProblemQuery:
     def parts(self, ranks: int) -> dict[str, float] | None:
         """Seconds of what the predicted time consists of, largest first; None if that is not known, as of runs of a
         length that has not run."""
-        size, prediction = self._size_with_parts(ranks), self.predict(ranks)
+        size, prediction = self._known.size_of_parts(self._place, ranks), self.predict(ranks)
         if self._place.length is not None or size is None or isinstance(prediction, Refusal):
             return None
-        if (found := self._parts.predict(self._problem, ranks, self._nodes(ranks), size)) is None:
+        if (found := self._known.parts.predict(self._problem, ranks, self._nodes(ranks), size)) is None:
             return None
         scale = prediction.expected_seconds / sum(found.parts.values())
         return {NAMES.get(name, name): scale * seconds for name, seconds in found.parts.items()}
