@@ -53,7 +53,7 @@ struct ring_record {
 
 /* A record of the second table is one of an iteration: it ends with the call that the sidecar has named as the anchor.
  * `p2p_ns` is then the time in any MPI call since the previous such record, without the anchor's own; `index` counts
- * such records. `flags` is the generation of the anchor. */
+ * such records. `flags`: the anchor came so often since then. */
 
 /* Any call, while the sidecar looks for the loop of a program. Entry i is at i % call_capacity. */
 struct ring_call {

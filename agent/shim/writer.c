@@ -319,8 +319,8 @@ bool writer_follow(struct writer *writer, struct timed timed, struct call call, 
         .detail = call.comm || call.peer ? hash(comm + 0x632be59bd9b4e019u * peer + 0xd6e8feb86659fd93u * tag) : 0,
     };
     bool found = is_anchor(tracer, &made);
+    uint32_t every = RING_WANT_EVERY(wanted);
     if (found) {
-        uint32_t every = RING_WANT_EVERY(wanted);
         found = ++tracer->passed >= every;
         tracer->passed = found ? 0 : tracer->passed;
     } else if (atomic_load_explicit(&tracer->op, memory_order_relaxed) != TRACER_ALL) {
@@ -337,7 +337,7 @@ bool writer_follow(struct writer *writer, struct timed timed, struct call call, 
         if (is_full(lane, head))
             drop(lane);
         else
-            append(writer, lane, &timed, made.site, (uint16_t)RING_WANT_GENERATION(wanted), head);
+            append(writer, lane, &timed, made.site, (uint16_t)(every > 1 ? every : 1), head);
     }
     release(writer);
     return found;

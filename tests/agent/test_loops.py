@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,16 +146,26 @@ def test_a_sidecar_that_is_killed_counts_nothing_twice(rank: Rank, killed_at: in
     assert all(a < b for a, b in itertools.pairwise(ends))
 
 
+def test_of_short_iterations_a_record_is_several(rank: Rank) -> None:
+    rank.collective()
+    for _ in range(60_000):
+        rank.iteration(0.00004)
+    assert rank.wanted.every == 2
+    rank.look(final=True)
+    assert rank.rings.counted()[1] == 0
+
+
 def test_a_table_of_iterations_that_was_full_is_a_loss_that_is_told(rank: Rank) -> None:
     repeat(500, rank.iteration)
     rank.looked_at += 1e6  # the sidecar sleeps
     repeat(5000, rank.iteration)
     rank.look(final=True)
     rank.look(final=True)
-    rank.iteration()
+    repeat(2, rank.iteration)
     rank.look(final=True)
     seen, lost = rank.rings.counted()
     assert seen == 5501
+    assert rank.wanted.every == 2
     # Those that found no room, and the one after them, whose start is not known.
     assert lost == rank.shim.get("iterations_dropped") + 1 > 900
     assert rank.rings.rows == seen - lost
@@ -170,3 +181,80 @@ def test_a_wish_that_nobody_made_is_replaced(tmp_path: Path, garbage: int) -> No
             loop.step(step * STEP, 0)
         assert ring.wanted.calls
         assert loop.readable == 0
+
+
+class Ranks:
+    """Ranks of one node that exchange messages in each iteration: the fast ones wait for the slowest one.
+
+    own: seconds of own work in an iteration, by rank. other: iterations that the last rank makes meanwhile.
+    """
+
+    def __init__(self, folder: Path, own: list[float], other: int = 1) -> None:
+        self.own, self.other, self.now = own, other, 0.0
+        self.shims = [FakeShim(folder / f"rank-{rank}.{rank}.ring", 1024, calls=4096) for rank in range(len(own))]
+        for rank, shim in enumerate(self.shims):
+            shim.set(rank=rank, size=len(own))
+            for offset in (0x10, 0x20):
+                shim.site(offset)
+        self.rings = RingSet(folder, Progress())
+        self.rows: list[dict[str, Any]] = []
+
+    def run(self, seconds: float) -> None:
+        looked, until, period = self.now, self.now + seconds, max(self.own) + 0.001
+        while self.now < until:
+            self.now += period
+            for own, shim in zip(self.own, self.shims, strict=True):
+                times = self.other if shim is self.shims[-1] else 1
+                for part in range(times):
+                    end = round((self.now - period * (times - 1 - part) / times) * 1e9)
+                    wait = round((period / times - own) * 1e9) if times == 1 else 1000
+                    shim.call(end, 1, WAITALL, wait_ns=wait)
+            if self.now - looked >= STEP:
+                looked = self.now
+                self.look()
+
+    def look(self, *, final: bool = False) -> None:
+        self.rings.find()
+        for rows in self.rings.read(final=final, now=self.now):
+            if rows.table == "node_blocks":
+                names = list(rows.values)
+                columns = (rows.values[name].tolist() for name in names)
+                self.rows += [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        self.rings.release()
+
+
+def test_the_rank_that_works_longest_and_waits_least_is_told(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, [0.004, 0.009, 0.004, 0.005])
+    ranks.run(20.0)
+    ranks.look(final=True)
+    whole = ranks.rows[1:-1]
+    assert len(whole) >= 12
+    for row in whole:
+        assert (row["world"], row["ranks"]) == (1 << 20, 4)
+        assert (row["own_rank"], row["last_rank"]) == (1, 1)
+        assert row["count"] == pytest.approx(row["length"] * 16e-6 / 0.01, abs=1)
+        assert row["own_rank_seconds"] / row["count"] == pytest.approx(0.009, rel=1e-3)
+        assert row["own_seconds"] / row["count"] == pytest.approx(0.022, rel=1e-3)
+        assert row["wait_seconds"] / row["count"] == pytest.approx(0.018, rel=1e-3)
+        assert row["least_wait_seconds"] / row["count"] == pytest.approx(0.001, rel=1e-2)
+    # Ranges follow each other, and nest.
+    assert all(a["first_index"] + a["length"] == b["first_index"] for a, b in itertools.pairwise(whole))
+    assert all(row["first_index"] % row["length"] == 0 for row in ranks.rows)
+
+
+def test_a_rank_with_a_loop_of_its_own_is_not_compared(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, [0.004, 0.009, 0.004, 0.0], other=3)
+    ranks.run(15.0)
+    ranks.look(final=True)
+    assert {row["ranks"] for row in ranks.rows[1:-1]} == {3}
+    assert {row["own_rank"] for row in ranks.rows[1:-1]} == {1}
+
+
+def test_iterations_of_a_second_have_shorter_ranges_where_they_fill_the_table(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, [0.0004, 0.0006])
+    ranks.run(8.0)
+    ranks.look(final=True)
+    counts = [row["count"] for row in ranks.rows[2:-1]]
+    assert max(counts) <= 4096 / 4
+    assert sum(counts) * 0.0016 > 4.0
+    assert all(shim.get("iterations_dropped") == 0 for shim in ranks.shims)

@@ -44,7 +44,7 @@ class FakeShim:
         self.iterations = self._bytes[records_end:iterations_end].view(RECORD)
         self.calls = self._bytes[iterations_end:].view(CALL)
         self.capacity = capacity
-        self.seen = self.iterations_seen = 0
+        self.seen = self.iterations_seen = self._passed = 0
         self.set(
             version=VERSION,
             header_bytes=HEADER_BYTES,
@@ -130,7 +130,9 @@ class FakeShim:
             head = self.get("call_head")
             self.calls[head % len(self.calls)] = (at, site, op, 1, detail)
             self.set(call_head=head + 1)
-        if (want.op, want.site) == (op, site) and (want.match < 2 or want.value == detail):
+        self._passed += (want.op, want.site) == (op, site) and (want.match < 2 or want.value == detail)
+        if want.op and self._passed >= max(want.every, 1):
+            self._passed = 0
             head = self.get("iteration_head")
             if head - self.get("iteration_tail") < len(self.iterations):
                 record = (
@@ -141,7 +143,7 @@ class FakeShim:
                     self.iterations_seen,
                     site,
                     op,
-                    want.generation,
+                    want.every,
                     0,
                     0,
                 )

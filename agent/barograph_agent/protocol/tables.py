@@ -175,7 +175,8 @@ TABLES: Final[dict[str, Table]] = {
         # the others. `own_rank`: the rank with the most own work, `own_rank_seconds` in total. Sums over ranks and sync
         # points: `own_seconds` (own work), `p2p_seconds` (in blocking point-to-point calls), `wait_seconds` (in the
         # collective). `least_wait_seconds`: total wait of the node's last ranks; the node with the least delays all
-        # others.
+        # others. Iterations in place of sync points have a world of their own, 2^20 higher, and ranges of Unix time in
+        # units of 16 us; `count` of them, of the ranks that make as many.
         _table("node_blocks", job=_N, host=_N, world=_COUNT, ranks=_SOME_RANKS, first_index=_COUNT, length=_POSITIVE,
                count=_POSITIVE, last_rank=_COUNT, last_count=_COUNT, late_seconds=_SECONDS, own_rank=_COUNT,
                own_rank_seconds=_DIFFERENCE, own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS,

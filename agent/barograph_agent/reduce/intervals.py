@@ -50,6 +50,8 @@ class Cursor(msgspec.Struct, array_like=True):
     iteration_index: int = -1
     recalled: int = 0
     """Iterations that are known of calls only."""
+    node_iteration: int = 0
+    """Iterations read by IterationReducer."""
 
 
 def class_id(before: str, at: str) -> int:
@@ -58,11 +60,12 @@ def class_id(before: str, at: str) -> int:
 
 
 ITERATION: Final = 1 << 20
-"""Added to the number of a site that ends an iteration: another class than collectives from there."""
+"""Added to the number of a site that ends an iteration, times the calls from there: other classes than collectives."""
+SITE: Final = ITERATION - 1
 
 
 def _name(ring: Ring, site: int) -> str:
-    return f"{ring.site(site & ~ITERATION)} (iteration)" if site & ITERATION else ring.site(site)
+    return f"{ring.site(site & SITE)} (iteration, {site // ITERATION})" if site & ~SITE else ring.site(site)
 
 
 class ClassIds:
@@ -136,7 +139,9 @@ class IntervalReader:
         if not len(records):
             return None, {}
         exits = records["exit_ns"].astype(np.int64)
-        sites = records["site"].astype(np.int64) | np.where(is_iteration, ITERATION, 0)
+        sites = records["site"].astype(np.int64) + np.where(
+            is_iteration, ITERATION * records["flags"].astype(np.int64), 0
+        )
         # An interval timed by the application has its own start; a collective's starts at the end of the previous one.
         own = records["op"] == INTERVAL
         starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
@@ -230,8 +235,8 @@ class IntervalReader:
         fresh: dict[str, Any] = {"class_id": [], "before": [], "at": [], "operation": []}
         for (earlier, later), example in first.items():
             fresh["class_id"].append(int(ids[example]))
-            fresh["before"].append(self._readable(earlier & ~ITERATION))
-            fresh["at"].append(self._readable(later & ~ITERATION))
+            fresh["before"].append(self._readable(earlier & SITE))
+            fresh["at"].append(self._readable(later & SITE))
             fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
         return ids, (fresh if first else {})
 

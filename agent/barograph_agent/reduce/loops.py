@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import MAX_CALLS, Anchor, find, occurrences
+from barograph_agent.reduce.anchors import MAX_CALLS, MAX_EVERY, Anchor, find, occurrences
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
 FLOWS: Final = 3
@@ -43,6 +43,8 @@ AWAY_SECONDS: Final = 2.0
 AWAY_INTERVALS: Final = 4.0
 MISSED_SECONDS: Final = 0.5
 """The same from which on calls are written."""
+MIN_DISTANCE_SECONDS: Final = 50e-6
+"""Of iterations that are shorter, one record is several."""
 MAX_RECORD_RATE: Final = 250_000.0
 """Records or comparisons of an anchor per second that take 1 % of a core. Beyond it there are no iterations."""
 
@@ -61,7 +63,7 @@ class Loop:
         self._position = 0
         self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = math.nan
         self._pause = FIND_SECONDS
-        self._iterations, self._compared, self._longest = 0, 0, 0.0
+        self._iterations, self._compared, self._dropped, self._longest = 0, 0, 0, 0.0
         self._pending: int | None = None
         self.has_searched = False
         """Whether the last step has searched."""
@@ -86,7 +88,7 @@ class Loop:
         if math.isnan(self._stepped_at):
             self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = now
             self._head, self._compared = self._ring.head, self._ring.compared
-            self._iterations = self._ring.iteration_head
+            self._iterations, self._dropped = self._ring.iteration_head, self._ring.iterations_dropped
         if self._ring.finalized:
             recalled = self._recall(after_ns)
             self._pending = None
@@ -135,6 +137,10 @@ class Loop:
         if came:
             self._longest = max((now - self._came_at) / came, self._longest)
             self._iterations, self._came_at = self._iterations + came, now
+        dropped = self._ring.iterations_dropped
+        if dropped > self._dropped and self._want.op and 2 * self._want.every <= MAX_EVERY:
+            self._ask(self._want._replace(every=2 * self._want.every))
+        self._dropped = dropped
         compared = self._ring.compared - self._compared
         self._compared += compared
         if self._want.op and not self._want.calls and passed > 0 and (came + compared) / passed > MAX_RECORD_RATE:
@@ -173,10 +179,11 @@ class Loop:
             if sum(map(len, newest)) >= MAX_CALLS:
                 break
         anchor = find(np.concatenate(newest)) if newest else None
-        if anchor is None or anchor == _anchor(self._want):
+        if anchor is None or anchor[:4] == _anchor(self._want)[:4]:
             self._pause = min(2 * self._pause, MAX_QUIET_SECONDS)
             return
         self._pause = FIND_SECONDS
+        anchor = _spaced(anchor, np.concatenate(newest))
         generation = self._want.generation % 255 + 1
         self._pending = self._ring.iteration_head
         self._longest, self._came_at = 0.0, now
@@ -201,14 +208,14 @@ class Loop:
         self._calls.clear()
         self._ask(self._want._replace(calls=False))
         calls = calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= fresh[0]["exit_ns"])]
-        if anchor is None or not len(calls):
+        if not len(calls):
             return none
         found = calls[occurrences(calls, anchor._replace(every=1))]
         # The last one is the first record.
         found = found[::-1][anchor.every :: anchor.every][::-1]
         recalled = np.zeros(len(found), RECORD)
         recalled["exit_ns"] = recalled["enter_ns"] = found["exit_ns"]
-        recalled["site"], recalled["op"] = anchor.site, anchor.op
+        recalled["site"], recalled["op"], recalled["flags"] = anchor.site, anchor.op, anchor.every
         return recalled
 
     def _ask(self, want: Want) -> None:
@@ -217,5 +224,16 @@ class Loop:
             self._want = want
 
 
-def _anchor(want: Want) -> Anchor | None:
-    return Anchor(want.op, want.site, want.match, want.value, want.every) if want.op else None
+def _anchor(want: Want) -> Anchor:
+    """Its operation is 0 if there is none."""
+    return Anchor(want.op, want.site, want.match, want.value, want.every)
+
+
+def _spaced(anchor: Anchor, calls: Records) -> Anchor:
+    """The same, but each n-th of it where it comes too often."""
+    times = calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64)
+    distance = float(np.median(np.diff(times))) * 1e-9 if len(times) > 1 else MIN_DISTANCE_SECONDS
+    factor = 1
+    while factor * distance < MIN_DISTANCE_SECONDS and 2 * factor * anchor.every <= MAX_EVERY:
+        factor *= 2
+    return anchor._replace(every=factor * anchor.every)

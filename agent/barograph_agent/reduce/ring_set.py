@@ -15,6 +15,7 @@ import numpy as np
 
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND, Budget, reduce
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
+from barograph_agent.reduce.iterations import IterationReducer
 from barograph_agent.reduce.loops import Loop
 from barograph_agent.reduce.ranks import Member, NodeReducer
 from barograph_agent.ring.reader import Records, Ring, RingError
@@ -59,6 +60,7 @@ class RingSet:
         self._rings: dict[str, Ring] = {}
         self._readers: dict[str, IntervalReader] = {}
         self._nodes: dict[int, NodeReducer] = {}
+        self._iterations: dict[int, IterationReducer] = {}
         self._loops: dict[str, Loop] = {}
 
     @property
@@ -114,7 +116,7 @@ class RingSet:
                 yield TableRows("signatures", len(traffic["class_id"]), traffic)
         for world, node in list(self._nodes.items()):
             try:
-                if found := node.read(final=final):
+                if found := self._read_node(world, node, final=final):
                     columns = {name: np.array([row[name] for row in found]) for name in found[0]}
                     yield TableRows("node_blocks", len(found), columns)
                 if (workers := node.take_workers()) is not None:
@@ -159,7 +161,7 @@ class RingSet:
     def position(self) -> int:
         """Sum of all cursors: grows with every record read."""
         return sum(
-            cursor.position + cursor.node_position + cursor.iteration_position + cursor.recalled
+            cursor.position + cursor.node_position + cursor.iteration_position + cursor.recalled + cursor.node_iteration
             for cursor in self.progress.cursors.values()
         )
 
@@ -186,7 +188,10 @@ class RingSet:
                 position = min(cursor.position, position)
             if position > ring.tail:
                 ring.release(position)
-            iterations = cursor.iteration_position if name in self._readers else ring.iteration_head
+            # Likewise of iterations.
+            iterations = cursor.node_iteration - 1 if cursor.world in self._iterations else cursor.iteration_position
+            if name in self._readers:
+                iterations = min(cursor.iteration_position, iterations)
             if iterations > ring.iteration_tail:
                 ring.release_iterations(iterations)
 
@@ -216,7 +221,17 @@ class RingSet:
         self._rings.clear()
         self._readers.clear()
         self._nodes.clear()
+        self._iterations.clear()
         self._loops.clear()
+
+    def _read_node(self, world: int, node: NodeReducer, *, final: bool) -> list[dict[str, Any]]:
+        """Rows of `node_blocks` of one world. Sync points between which there are iterations say less than these."""
+        iterations = self._iterations[world]
+        found = iterations.read(final=final)
+        points = node.read(final=final)
+        if points and iterations.take_count() > sum(row["count"] for row in points):
+            return found
+        return points + found
 
     def _step_loops(self, now: float) -> dict[str, Records]:
         """Follow the loops of all rings; iterations that are recalled, by ring."""
@@ -270,6 +285,7 @@ class RingSet:
             world: before[world] if world in before and before[world].has(group) else NodeReducer(world, group)
             for world, group in members.items()
         }
+        self._iterations = {world: IterationReducer(world, group) for world, group in members.items()}
 
     def _drop_ring(self, name: str, error: RingError) -> None:
         self.unreadable[name] = error

@@ -1,0 +1,157 @@
+"""Statistics of the iterations of the ranks of one world on this node, over ranges of time: rows of `node_blocks`.
+
+Iterations have no number that ranks agree on. Ranks that exchange messages make as many of them in any seconds, so they
+are compared over the same seconds: a range is 2^m ticks (TICK_US) of Unix time from a multiple of 2^m on. Ranges of
+nodes nest for any m, as blocks of sync points do. What a range's edges cut off is one iteration of many.
+
+Ranks that make fewer or more iterations than most have a loop of their own, and are not compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from barograph_agent.reduce.ranks import BLOCK_SECONDS, Member
+from barograph_agent.ring.reader import Records
+
+TICK_US: Final = 16
+"""Microseconds: a day's numbers fit into the log."""
+WORLD: Final = 1 << 20
+"""Added to the number of a world: its iterations are in another one than its sync points."""
+MIN_COUNT: Final = 8
+"""Iterations in a range, where they are long."""
+GRACE_SECONDS: Final = 2.0
+"""How much longer than one rank has been seen the end of a range may be missing in another."""
+ALIKE: Final = 0.1
+"""Ranks are alike if their numbers of iterations differ by this share, or by one, at most."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class IterationReducer:
+    """Reads the iterations in the rings of one world's ranks on this node, starting at their cursors."""
+
+    def __init__(self, world: int, members: list[Member]) -> None:
+        self._world = WORLD + world
+        self._members = sorted(members, key=lambda member: member.cursor.rank)
+        self._count = 0
+
+    def take_count(self) -> int:
+        """Iterations of a rank since the last call."""
+        found, self._count = self._count, 0
+        return found
+
+    def read(self, *, final: bool) -> list[dict[str, Any]]:
+        """Complete ranges as rows of `node_blocks` (without job and host). Advances the cursors.
+
+        Raises RingError if a ring is inconsistent.
+        """
+        rows: list[dict[str, Any]] = []
+        while found := self._range(final=final):
+            if row := self._row(*found):
+                rows.append(row)
+        return rows
+
+    def _range(self, *, final: bool) -> tuple[int, int] | None:
+        """Begin and length of the next range that is complete, in ticks."""
+        unread = [member for member in self._members if member.ring.iteration_head > _position(member)]
+        if not unread:
+            return None
+        firsts = [_exit_tick(member, _position(member)) for member in unread]
+        lasts = [_exit_tick(member, member.ring.iteration_head - 1) for member in unread]
+        at, until = min(firsts), max(lasts)
+        length = _length(*max((m.ring.iteration_head - _position(m), until - at) for m in unread), unread)
+        begin = at // length * length
+        end = begin + length
+        is_full = any(m.ring.iteration_head - _position(m) > m.ring.iteration_capacity // 2 for m in unread)
+        has_all = len(unread) == len(self._members) and min(lasts) >= end
+        if final or is_full or has_all or until >= end + GRACE_SECONDS * 1e6 / TICK_US:
+            return begin, length
+        return None
+
+    def _row(self, begin: int, length: int) -> dict[str, Any] | None:
+        ranks, sums, ended = [], [], []
+        for member in self._members:
+            records, previous = _take(member, begin + length)
+            found = _sums(records, previous)
+            if found[0]:
+                ranks.append(member.cursor.rank)
+                sums.append(found)
+                ended.append(_unix_us(member, int(records[-1]["exit_ns"])))
+        if not ranks or self._members[0].cursor.size < 2:
+            return None
+        count, own, wait = np.array(sums).T
+        near = np.abs(count[:, None] - count) <= np.maximum(ALIKE * count, 1.0)[:, None]
+        alike = near[int(near.sum(axis=1).argmax())]
+        typical = float(np.median(count[alike]))
+        self._count += round(typical)
+        ranks = [rank for rank, one in zip(ranks, alike.tolist(), strict=True) if one]
+        # As if each had made as many.
+        own, wait = (values[alike] * typical / count[alike] for values in (own, wait))
+        order = np.argsort(wait, kind="stable")
+        late = float(wait[order[1]] - wait[order[0]]) if len(order) > 1 else 0.0
+        busiest = int(own.argmax())
+        return {
+            "world": self._world,
+            "ranks": len(ranks),
+            "first_index": begin,
+            "length": length,
+            "count": max(round(typical), 1),
+            "last_rank": ranks[order[0]],
+            "last_count": max(round(typical), 1),
+            "late_seconds": late,
+            "own_rank": ranks[busiest],
+            "own_rank_seconds": float(own[busiest]),
+            "own_seconds": float(own.sum()),
+            "p2p_seconds": 0.0,
+            "wait_seconds": float(wait.sum()),
+            "least_wait_seconds": float(wait.min()),
+            "ended_at": max(ended) * 1e-6,
+        }
+
+
+def _length(count: int, ticks: int, members: list[Member]) -> int:
+    """A power of two: some seconds, or more for MIN_COUNT iterations, but no more than fit into a quarter of a ring."""
+    each = max(ticks / count, 1.0)
+    most = min(member.ring.iteration_capacity for member in members) / 4 * each
+    wanted = min(max(BLOCK_SECONDS * 1e6 / TICK_US, MIN_COUNT * each), most)
+    return 1 << max(int(wanted).bit_length() - 1, 0)
+
+
+def _position(member: Member) -> int:
+    return max(member.cursor.node_iteration, member.ring.iteration_tail)
+
+
+def _unix_us(member: Member, exit_ns: int) -> int:
+    ring = member.ring
+    return (exit_ns - ring.started_ns + ring.started_unix_ns) // 1000
+
+
+def _exit_tick(member: Member, position: int) -> int:
+    return _unix_us(member, int(member.ring.iterations(position, position + 1)[0]["exit_ns"])) // TICK_US
+
+
+def _take(member: Member, end: int) -> tuple[Records, Records]:
+    """The unread iterations that end before this tick, and the one before them if it is there."""
+    ring, cursor = member
+    position = _position(member)
+    first = max(position - 1, ring.iteration_tail)
+    records = ring.iterations(first, ring.iteration_head)
+    ends = (records["exit_ns"].astype(np.int64) - ring.started_ns + ring.started_unix_ns) // (1000 * TICK_US)
+    stop = max(int(np.searchsorted(ends, end)), position - first)
+    cursor.node_iteration = first + stop
+    return records[position - first : stop], records[: position - first]
+
+
+def _sums(records: Records, previous: Records) -> tuple[int, float, float]:
+    """Iterations whose begin is known, their own work, and their time in MPI, in seconds."""
+    both = np.concatenate([previous, records])
+    follows = np.diff(both["index"].astype(np.int64)) == 1
+    exits, enters = both["exit_ns"].astype(np.int64), both["enter_ns"].astype(np.int64)
+    gap = (enters[1:] - exits[:-1])[follows]
+    p2p = both["p2p_ns"].astype(np.int64)[1:][follows]
+    wait = (exits - enters)[1:][follows]
+    return len(gap), float((gap - p2p).sum()) * 1e-9, float((p2p + wait).sum()) * 1e-9
