@@ -28,7 +28,7 @@ from barograph_collector.lake.catalog import DATA
 from barograph_collector.lake.expiry import Periods
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.query.reader import answer_read
-from barograph_collector.query.sql import Querier
+from barograph_collector.query.sql import Querier, check
 from barograph_collector.settings import periods
 from barograph_collector.storage import pages
 from barograph_collector.storage.database import Database
@@ -423,6 +423,43 @@ def test_a_collector_archives_days_while_it_takes_rows_and_answers(published: tu
             producer.hello()
             producer.append(1, "blocks", 10, blocks(10))
             producer.receive_ack(1)
+
+
+QUERIES = {
+    "job = 'c0/3.0.0'": 1,
+    "'c0/3.0.0' = job AND ended_at > 1e9": 0,
+    "b.job = 'c0/3.0.0' AND ended_at >= 0.5 AND ended_at < 3": 1,
+    "job = 'c0/3.0.0' OR job = 'c1/1.0.0'": 2,
+    "ended_at > 50.0": 0,
+    "NOT job = 'c0/3.0.0'": 2,
+    "job > 'c0/3.0.0'": 2,
+    "job = 'zz'": 0,
+    "job = NULL": 2,
+    "EXISTS (SELECT 1 FROM silences s WHERE b.job = 'c0/3.0.0' AND s.job = b.job)": 2,
+    'job IN (SELECT job FROM scores WHERE "at" < 0.1)': 2,
+}
+"""Conditions on blocks b, and how many of the two files of an archived day are read for them."""
+
+
+@pytest.mark.parametrize("condition", QUERIES)
+def test_files_that_cannot_have_what_is_wanted_are_left_out_and_answers_are_the_same(
+    history: History, condition: str
+) -> None:
+    query = f'SELECT "offset" FROM blocks b WHERE {condition} ORDER BY 1'
+    before = arrow(asked(history.store, query).stream)
+    history.settle()
+    assert arrow(asked(history.store, query).stream) == before
+    with history.store.cursor() as cursor:
+        found = check(query, cursor)["blocks"]
+    source = history.store.database.partitions.archive.source("blocks", [FIRST], found)
+    assert source.count(".parquet") == QUERIES[condition]
+    # The same within another query, and beside another place where the table stands.
+    for text in (
+        f"WITH found AS ({query}) SELECT * FROM found",
+        f"SELECT * FROM ({query}) UNION ALL SELECT count(*) FROM blocks",
+        f"WITH blocks AS (SELECT * FROM blocks) {query}",
+    ):
+        assert arrow(asked(history.store, text).stream)[: len(before)] == before
 
 
 def by_day(root: Path, table: str) -> set[tuple[str, int]]:

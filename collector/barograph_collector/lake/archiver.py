@@ -19,7 +19,7 @@ from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import is_clustered
 from barograph_collector.lake.text import literal
-from barograph_collector.storage.days.archive import EPOCH, ArchivedFile
+from barograph_collector.storage.days.archive import EPOCH, TIME_COLUMNS, ArchivedFile
 from barograph_collector.storage.days.partitions import Partition
 from barograph_collector.storage.days.retention import KEEP_ALL, Retention
 from barograph_collector.storage.layout import DAILY, FOLLOWING, LOG_COLUMNS, OFFSET, quoted
@@ -115,7 +115,7 @@ class Archiver:
         return [
             file
             for table in DAILY
-            for file in _describe(catalog.connection, catalog.data, day, table, listing.get((day, table), ()))
+            for file in describe(catalog.connection, catalog.data, day, table, listing.get((day, table), ()))
         ]
 
     def _difference(self, catalog: Catalog, day: Partition, table: str, files: Sequence[ArchivedFile]) -> str:
@@ -141,15 +141,17 @@ class Archiver:
         )
 
 
-def _describe(
+def describe(
     connection: duckdb.DuckDBPyConnection, data: Path, day: int, table: str, paths: Sequence[Path]
 ) -> list[ArchivedFile]:
+    """What the log lists of the files of a table and day. data: the directory of the lake's files."""
     if not paths:
         return []
     relation = f"read_parquet([{_paths(paths)}], hive_partitioning => false, union_by_name => true, filename => true)"
     jobs = "min(job), max(job)" if is_clustered(table) else "'', ''"
+    at = f'"{TIME_COLUMNS[table]}"'
     rows = connection.execute(
-        f'SELECT filename, count(*), max("{OFFSET}"), {jobs} FROM {relation} GROUP BY filename'
+        f'SELECT filename, count(*), max("{OFFSET}"), {jobs}, min({at}), max({at}) FROM {relation} GROUP BY filename'
     ).fetchall()
     schema = connection.execute(f"SELECT file_name, list(name) FROM parquet_schema([{_paths(paths)}]) GROUP BY 1")
     has = dict(schema.fetchall())
@@ -163,8 +165,10 @@ def _describe(
             first_job,
             last_job,
             ",".join(column for column in LOG_COLUMNS[table] if column not in has[path]),
+            first_at,
+            last_at,
         )
-        for path, count, last, first_job, last_job in rows
+        for path, count, last, first_job, last_job, first_at, last_at in rows
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.storage.days.archive import UNREADABLE, Archive, LakeAway, nothing
-from barograph_collector.storage.days.partitions import load
+from barograph_collector.query.wanted import wanted
+from barograph_collector.storage.days.archive import UNREADABLE, Archive, LakeAway, Wanted, nothing
+from barograph_collector.storage.days.partitions import Partition, load
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, quoted
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
@@ -89,17 +90,24 @@ class Querier:
         """archived: whether to read days in the lake. Raises LakeAway."""
         with self._cursor(deadline) as cursor:
             tables = check(text, cursor)
-            archive = Archive.load(cursor, self._store.lake)
-            days = {file.day for file in archive.files() if file.table in tables} if archived else set()
+            away = [day for day in load(cursor) if day.archived] if tables and archived else []
+            archive = self._archive(cursor, away)
+            days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
             try:
                 if days:
-                    join_lake(cursor, archive, sorted(tables))
+                    join_lake(cursor, archive, tables)
                 # The limit of a relation is part of the plan, so rows beyond it are not computed.
                 return cursor.sql(text).limit(limit + 1).to_arrow_table()
             except UNREADABLE as error:
                 if not days:
                     raise
                 raise archive.away(days, error) from None
+
+    def _archive(self, cursor: duckdb.DuckDBPyConnection, days: Sequence[Partition]) -> Archive:
+        """The files of these days, which are archived in the present transaction."""
+        archive = self._store.database.partitions.archive
+        # It follows a moment after the commit. Files of a day that have been merged since are as good.
+        return archive if archive.has(day.day for day in days) else Archive.load(cursor, self._store.lake)
 
     @contextlib.contextmanager
     def _cursor(self, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -124,8 +132,8 @@ class Querier:
                 cursor.interrupt()
 
 
-def check(text: str, cursor: duckdb.DuckDBPyConnection) -> set[str]:
-    """The daily tables that `text` names.
+def check(text: str, cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Wanted]]:
+    """The daily tables that `text` names, with what it wants of them.
 
     Raises NotAllowed unless it is one SELECT that stays within the log; duckdb.Error for what does not parse.
     """
@@ -147,16 +155,15 @@ def check(text: str, cursor: duckdb.DuckDBPyConnection) -> set[str]:
             raise NotAllowed(f"query names {name!r}, expected a table of the log")
         if name in DAILY and catalog:
             raise NotAllowed(f"query names {catalog}.{name}, expected {name}")
-    return {name for name in named if name in DAILY}
+    return wanted(parsed)
 
 
-def join_lake(cursor: duckdb.DuckDBPyConnection, archive: Archive, tables: Iterable[str]) -> None:
+def join_lake(cursor: duckdb.DuckDBPyConnection, archive: Archive, tables: Mapping[str, Sequence[Wanted]]) -> None:
     """Let these daily tables have their archived days too, for this connection. Raises duckdb.Error."""
     days = load(cursor)
-    for table in tables:
-        parts = [
-            archive.source(table, day.day) if day.archived else f'(SELECT * FROM "{day.table(table)}")' for day in days
-        ]
+    for table, rows in tables.items():
+        archived = archive.source(table, [day.day for day in days if day.archived], rows)
+        parts = [archived, *(f'"{day.table(table)}"' for day in days if not day.archived)]
         selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts if part)
         cursor.execute(f'CREATE TEMP VIEW "{table}" AS {" UNION ALL ".join(selects) or nothing(table)}')
 

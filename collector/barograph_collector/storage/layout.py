@@ -53,6 +53,8 @@ OWN_COLUMNS: Final = {
         "first_job": "VARCHAR",
         "last_job": "VARCHAR",
         "lacks": "VARCHAR",
+        "first_at": "DOUBLE",
+        "last_at": "DOUBLE",
     },
 }
 """Columns and types of the collector's own tables."""

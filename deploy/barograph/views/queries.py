@@ -59,7 +59,8 @@ WITH open AS (
     SELECT * FROM jobs ANTI JOIN runs USING (job)
     WHERE cluster <> 'canary' AND started_at > {now - OPEN_DAYS * _DAY:.0f}
 ),
-verdict AS (SELECT * EXCLUDE (workload) FROM scores SEMI JOIN open USING (job) {newest("job")})
+recent AS (SELECT * EXCLUDE (workload) FROM scores WHERE "at" > {now - OPEN_DAYS * _DAY:.0f}),
+verdict AS (SELECT * FROM recent SEMI JOIN open USING (job) {newest("job")})
 SELECT o.job, o.workload, o.cluster, o.app, o.user, o.ranks, o.started_at,
     v.state, v.score, v.slowdown, v.onset_at, v.sentence, count(*) OVER (PARTITION BY o.user) AS of_user,
     row_number() OVER (PARTITION BY o.user ORDER BY ({ALARMED}) IS TRUE DESC, o.started_at DESC) AS place
@@ -306,7 +307,7 @@ def ended_runs(app: str, cluster: str | None, since: float) -> str:
     where = f"app = {text(app)}" + (f" AND cluster = {text(cluster)}" if cluster else "") + " AND ranks > 0"
     return f"""
 SELECT jobs.job, cluster, workload, params, ranks, nodes, ended_at, runtime_seconds, exit_status,
-    job IN (SELECT job FROM scores WHERE {ALARMED}) AS alarmed
+    job IN ({_alarmed(since)}) AS alarmed
 FROM {grouped_jobs(where)} jobs JOIN runs USING (job) WHERE {_ended(since)} ORDER BY ended_at"""
 
 
@@ -331,7 +332,7 @@ class ProblemRuns(NamedTuple):
     @property
     def healthy(self) -> str:
         """A SELECT of the names of the jobs that succeeded and never alarmed."""
-        return f"{self.jobs} AND exit_status = 0 AND job NOT IN (SELECT job FROM scores WHERE {ALARMED})"
+        return f"{self.jobs} AND exit_status = 0 AND job NOT IN ({_alarmed(self.since)})"
 
     def bands(self) -> str:
         """The newest band of each class and method."""
@@ -348,7 +349,8 @@ FROM predictions JOIN outcomes USING (job) WHERE job IN ({self.jobs}) ORDER BY m
     def alarms(self) -> str:
         """The last row of each job that has alarmed, the newest alarm first."""
         return f"""
-SELECT * FROM scores WHERE job IN ({self.jobs}) AND {ALARMED} {newest("job")} ORDER BY alarmed_at DESC"""
+SELECT * FROM scores WHERE job IN ({self.jobs}) AND {ALARMED} AND {_while_it_ran(self.since)}
+{newest("job")} ORDER BY alarmed_at DESC"""
 
     def intervals(self, class_ids: Iterable[int], about: int) -> str:
         """A sample of about so many single intervals of each class and workload of the healthy runs."""
@@ -368,6 +370,16 @@ SELECT class_id, workload, fitted_at, shape FROM bands
 WHERE kind = 'interval' AND isfinite(shape) AND class_id IN ({_numbers(class_ids)})
     AND workload IN (SELECT workload FROM {grouped_jobs(self.subject)} WHERE job IN ({self.healthy}))
 ORDER BY fitted_at"""
+
+
+def _alarmed(since: float) -> str:
+    """A SELECT of the names of the jobs that have alarmed, with those that ended since a time (Unix seconds)."""
+    return f"SELECT job FROM scores WHERE {ALARMED} AND {_while_it_ran(since)}"
+
+
+def _while_it_ran(since: float) -> str:
+    """The condition for scores of a job that ended since a time: none runs longer than OPEN_DAYS."""
+    return f'"at" >= {since - OPEN_DAYS * _DAY:.0f}'
 
 
 def _ended(since: float) -> str:

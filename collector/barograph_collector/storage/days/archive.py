@@ -6,6 +6,7 @@ The database lists the files, so a question needs no catalog. What it lists chan
 from __future__ import annotations
 
 import datetime
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Final, NamedTuple
 import duckdb
 
 from barograph_collector.storage.connection import first_line
-from barograph_collector.storage.layout import LOG_COLUMNS, OWN_COLUMNS, default, quoted, restored
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, default, quoted, restored
 
 FILES: Final = "lake_files"
+TIME_COLUMNS: Final = {table: next(n for n in ("ended_at", "at") if n in LOG_COLUMNS[table]) for table in DAILY}
+"""When a row was measured."""
 UNREADABLE: Final = (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException)
 """DuckDB's errors for a file that is not there, or is none."""
 _NOWHERE: Final = Path("/no-lake")
@@ -31,7 +34,8 @@ class ArchivedFile(NamedTuple):
     """A file with rows of one table and day. path: below the directory of the lake's files.
 
     first_job, last_job: the least and the greatest job in it, empty in a table without jobs. lacks: the columns,
-    separated by commas, that are younger than the file.
+    separated by commas, that are younger than the file. first_at, last_at: bounds of the column with the time (Unix
+    seconds), both 0 where they are not known.
     """
 
     day: int
@@ -42,6 +46,25 @@ class ArchivedFile(NamedTuple):
     first_job: str
     last_job: str
     lacks: str = ""
+    first_at: float = 0.0
+    last_at: float = 0.0
+
+
+class Wanted(NamedTuple):
+    """Rows of a job, empty for any, with times from `since` to `until` (Unix seconds)."""
+
+    job: str = ""
+    since: float = -math.inf
+    until: float = math.inf
+
+    def may_have(self, file: ArchivedFile) -> bool:
+        """Whether a file can have such rows."""
+        if self.job and not file.first_job <= self.job <= file.last_job:
+            return False
+        # A comparison with NaN is false, and for DuckDB it is the greatest number.
+        return (file.first_at, file.last_at) == (0.0, 0.0) or not (
+            file.first_at > self.until or file.last_at < self.since
+        )
 
 
 class Archive:
@@ -52,6 +75,7 @@ class Archive:
         self._files: dict[tuple[str, int], list[ArchivedFile]] = defaultdict(list)
         for file in files:
             self._files[file.table, file.day].append(file)
+        self._days = {day for _, day in self._files}
 
     @classmethod
     def load(cls, connection: duckdb.DuckDBPyConnection, directory: Path | None) -> Archive:
@@ -74,6 +98,10 @@ class Archive:
         """Those of a day, or all."""
         return [file for files in self._files.values() for file in files if day in (None, file.day)]
 
+    def has(self, days: Iterable[int]) -> bool:
+        """Whether there are files of each of these days."""
+        return self._days.issuperset(days)
+
     def rows(self, table: str, day: int) -> int:
         """How many a table has on a day."""
         return sum(file.rows for file in self._files.get((table, day), ()))
@@ -82,11 +110,14 @@ class Archive:
         """That of the last row of a table on a day, 0 for none."""
         return max((file.last_offset for file in self._files.get((table, day), ())), default=0)
 
-    def source(self, table: str, day: int, job: str = "") -> str:
-        """What to select from for the rows of a day, or at least those of a job; empty where there are none."""
-        files = self._files.get((table, day), [])
-        if job:
-            files = [file for file in files if file.first_job <= job <= file.last_job]
+    def source(self, table: str, days: Collection[int], wanted: Sequence[Wanted] = (Wanted(),)) -> str:
+        """What to select from for the rows of some days, at least those that are wanted; empty where there are none."""
+        files = [
+            file
+            for day in days
+            for file in self._files.get((table, day), ())
+            if any(one.may_have(file) for one in wanted)
+        ]
         parts = [
             f"SELECT {_selected(table, lacks)} FROM read_parquet([{self._paths(same)}], hive_partitioning => false)"
             for lacks in sorted({file.lacks for file in files})

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import duckdb
 
 from barograph_collector.storage.connection import transaction
-from barograph_collector.storage.days.archive import EPOCH, Archive, ArchivedFile, nothing
+from barograph_collector.storage.days.archive import EPOCH, Archive, ArchivedFile, Wanted, nothing
 from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
 
 HOUR_SECONDS: Final = 3600
@@ -160,7 +160,7 @@ class Partitions:
                 continue
             if not partition.archived:
                 found.append(DaySource(f'"{partition.table(name)}"'))
-            elif source := self.archive.source(name, partition.day, job):
+            elif source := self.archive.source(name, [partition.day], [Wanted(job)]):
                 found.append(DaySource(source, partition.day))
         return found or [DaySource(f'"{name}"')]
 

@@ -1,0 +1,89 @@
+"""What a query wants of the daily tables, as far as its conditions are constants: files of the lake can be left out."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final, TypeGuard
+
+from barograph_collector.storage.days.archive import TIME_COLUMNS, Wanted
+from barograph_collector.storage.layout import DAILY
+
+_MIRRORED: Final = {
+    "COMPARE_EQUAL": "COMPARE_EQUAL",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+}
+
+
+def wanted(parsed: Any) -> dict[str, list[Wanted]]:
+    """For each daily table that a query names, what each place in it wants. parsed: from `json_serialize_sql`."""
+    found: dict[str, list[Wanted]] = defaultdict(list)
+    for table, what in _walk(parsed):
+        found[table].append(what)
+    return dict(found)
+
+
+def _walk(node: Any) -> Iterator[tuple[str, Wanted]]:
+    if isinstance(node, list):
+        for child in node:
+            yield from _walk(child)
+    if not isinstance(node, dict):
+        return
+    rest = node
+    source = node.get("from_table")
+    if node.get("type") == "SELECT_NODE" and _is_daily(source) and not source["column_name_alias"]:
+        # Of a join a condition may not apply to all rows that are read.
+        names = {source["alias"] or source["table_name"]}
+        yield source["table_name"], _bounds(source["table_name"], names, node.get("where_clause"))
+        rest = {name: child for name, child in node.items() if name != "from_table"}
+    elif _is_daily(node):
+        yield node["table_name"], Wanted()
+    for child in rest.values():
+        yield from _walk(child)
+
+
+def _is_daily(node: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(node, dict) and node.get("type") == "BASE_TABLE" and node["table_name"] in DAILY
+
+
+def _bounds(table: str, names: set[str], condition: Any) -> Wanted:
+    job, since, until = "", -math.inf, math.inf
+    for kind, column, value in _comparisons(names, condition):
+        if column == "job" and kind == "COMPARE_EQUAL" and isinstance(value, str):
+            job = value
+        elif column == TIME_COLUMNS[table] and isinstance(value, int | float):
+            if kind in ("COMPARE_EQUAL", "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"):
+                since = max(since, value)
+            if kind in ("COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"):
+                until = min(until, value)
+    return Wanted(job, since, until)
+
+
+def _comparisons(names: set[str], condition: Any) -> Iterator[tuple[str, str, Any]]:
+    """Comparisons of a column with a constant, all of which hold: kind, column, constant."""
+    if not isinstance(condition, dict):
+        return
+    if condition.get("type") == "CONJUNCTION_AND":
+        for child in condition["children"]:
+            yield from _comparisons(names, child)
+    elif (kind := condition.get("type")) in _MIRRORED:
+        left, right = condition["left"], condition["right"]
+        if right.get("type") == "COLUMN_REF":
+            left, right, kind = right, left, _MIRRORED[kind]
+        if left.get("type") == "COLUMN_REF" and right.get("type") == "VALUE_CONSTANT":
+            *qualified, column = left["column_names"]
+            # Another name is that of a table outside of a subquery.
+            if not qualified or (len(qualified) == 1 and qualified[0] in names):
+                yield kind, column, _constant(right["value"])
+
+
+def _constant(value: Any) -> Any:
+    if value["is_null"]:
+        return None
+    if value["type"]["id"] == "DECIMAL":
+        return value["value"] / 10 ** value["type"]["type_info"]["scale"]
+    return value["value"]

@@ -1,0 +1,189 @@
+"""How long questions take that a page asks of a log with a year of history, all but a week of it in the lake.
+
+Rows are generated: per day as many jobs as rows, of 10,000 intervals each, each job in ten classes.
+`make bench PYTEST="-k billion"` takes a billion rows, 25 GB and half an hour to make them.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import numpy as np
+import pytest
+
+from barograph.views import queries
+from barograph_agent.protocol import wire
+from barograph_collector.lake.archiver import describe
+from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.files import FORMAT
+from barograph_collector.query.sql import Querier
+from barograph_collector.storage.days.archive import Archive
+from barograph_collector.storage.days.retention import DAY_SECONDS
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, stored
+from barograph_collector.storage.store import LOG, Store
+from helpers.clocks import calendar_at
+from helpers.printed import show
+
+DAYS: Final = 365
+HOT_DAYS: Final = 7
+FIRST: Final = 20_000
+JOB_ROWS: Final = 10_000
+SIZES: Final = {"ten_thousand": 10_000, "ten_million": 10_000_000, "billion": 1_000_000_000}
+ASKED: Final = 40
+MAX_P99_SECONDS: Final = 0.3
+MAX_PEAK_BYTES: Final = 1.5 * 2**30
+
+# Of job `n` of all, its rows `k`: what the daily tables have of it.
+GENERATED: Final = {
+    "blocks": (1, "0 AS world, (k % 10)::UBIGINT AS class_id, k AS first_index, 1 AS count, s AS sum_seconds,"
+               " s * s AS sum_squares, s * s * s AS sum_cubes, s AS min_seconds, s AS max_seconds, t AS ended_at"),
+    "node_blocks": (20, "'node' || k % 4 AS host, 0 AS world, 16 AS ranks, k AS first_index, 20 AS length, 20 AS count,"
+                    " k % 16 AS last_rank, 3 AS last_count, s AS late_seconds, 1 AS own_rank, s AS own_rank_seconds,"
+                    " s AS own_seconds, s AS p2p_seconds, s AS wait_seconds, s AS least_wait_seconds, t AS ended_at"),
+    "scores": (100, "'w' || n % 20 AS workload, if(n % 17 = 0 AND k > 9000, 'slow', 'normal') AS state, 0.5 AS score,"
+               " 1.0 AS slowdown, t AS onset_at, t AS alarmed_at, k AS windows, 0 AS final, '' AS sentence, t AS at,"
+               " 'none' AS cause, '[]' AS members, '{}' AS evidence, 'history' AS basis, 0.0 AS recovered_at,"
+               " '[]' AS hosts"),
+}  # fmt: skip
+JOBS: Final = """
+INSERT INTO jobs SELECT n + 1 AS "offset", 'hpc/' || 1000000 + n || '.0.0' AS job, 'hpc' AS cluster,
+    'w' || n % 20 AS workload, 'app' || n % 20 AS app, 'user' || n % 50 AS user, '{{"n":"' || n % 3 || '"}}' AS params,
+    32 * (1 + n % 4) AS ranks, 2 AS nodes, 'head' AS host, {start} AS started_at, 'slurm' AS scheduler,
+    '' AS account, '' AS unique_id FROM range({jobs}) t(n)"""
+RUNS: Final = """
+INSERT INTO runs SELECT n + 1 AS "offset", 'hpc/' || 1000000 + n || '.0.0' AS job, {start} + 20000.0 AS ended_at,
+    20000.0 + n % 100 AS runtime_seconds, 0 AS exit_status, {rows} AS intervals, 0 AS dropped, 0 AS imported
+    FROM range({ended}) t(n)"""
+
+
+def generate(root: Path, rows: int) -> tuple[int, int]:
+    """A log and the files of its lake; returns the number of jobs and of rows of each."""
+    per_day = max(1, rows // DAYS // JOB_ROWS)
+    of_job = rows // DAYS // per_day
+    with Store(root / LOG, system=calendar_at(lambda: FIRST * DAY_SECONDS)) as store:
+        name = store.database.name
+    jobs = per_day * DAYS
+    start = f"({FIRST} + n // {per_day}) * 86400.0 + 3600.0"
+    with duckdb.connect(root / LOG, config={"memory_limit": "1GB"}) as log:
+        log.execute(JOBS.format(start=start, jobs=jobs))
+        log.execute(RUNS.format(start=start, rows=of_job, ended=jobs - per_day))
+        offset, files = jobs, []
+        for day in range(FIRST, FIRST + DAYS):
+            first, hot = offset + 1, day >= FIRST + DAYS - HOT_DAYS
+            log.execute("INSERT INTO partitions VALUES (?, ?, true, ?)", [day, first, not hot])
+            date = f"{np.datetime64(day, 'D')}"
+            for table in DAILY:
+                target = f"{table}_{date.replace('-', '')}"
+                if table not in GENERATED:
+                    if hot:
+                        log.execute(f'CREATE TABLE "{target}" AS SELECT * FROM "{table}" WHERE false')
+                    continue
+                every, columns = GENERATED[table]
+                casts = ", ".join(f'"{column}"::{kind} AS "{column}"' for column, kind in LOG_COLUMNS[table].items())
+                source = (
+                    f'SELECT {casts} FROM (SELECT row_number() OVER () + {offset} AS "offset",'
+                    f" 'hpc/' || 1000000 + n || '.0.0' AS job, {columns}"
+                    f" FROM (SELECT n, k, 0.01 + 0.001 * random() AS s, {day} * 86400.0 + 3600.0 + k AS t"
+                    f" FROM range({(day - FIRST) * per_day}, {(day - FIRST + 1) * per_day}) a(n),"
+                    f" range(0, {of_job}, {every}) b(k)))"
+                )
+                if hot:
+                    log.execute(f'CREATE TABLE "{target}" AS {source}')
+                else:
+                    folder = root / "lake" / DATA / "main" / table / "cluster=hpc" / f"day={date}"
+                    folder.mkdir(parents=True)
+                    path = folder / f"{name}-{first}-{offset}-x.parquet"
+                    kept = ", ".join(stored(table, column) for column in LOG_COLUMNS[table])
+                    log.execute(f"COPY (SELECT {kept} FROM ({source}) ORDER BY job, \"offset\") TO '{path}' ({FORMAT})")
+                    files += describe(log, root / "lake" / DATA, day, table, [path])
+                offset += per_day * len(range(0, of_job, every))
+        Archive(None, files).store(log, [file.day for file in files])
+        log.execute("INSERT INTO streams VALUES ('', 1, ?)", [offset])
+        for table in DAILY:
+            log.execute(f'DROP VIEW "{table}"')
+    return jobs, of_job
+
+
+def pages(job: int, now: float, per_day: int) -> dict[str, list[str]]:
+    """The queries of a page, for one job."""
+    started = (FIRST + job // per_day) * DAY_SECONDS + 3600.0
+    row = {"job": f"hpc/{1000000 + job}.0.0", "started_at": started, "ended_at": started + 20_000.0}
+    during = queries.during(row)
+    app, params = f"app{job % 20}", f'{{"n":"{job % 3}"}}'
+    return {
+        "fleet": [queries.open_jobs(now), queries.reporting(now), queries.alarms(now)],
+        "job": [
+            queries.job(row["job"]),
+            queries.classes(during, 10),
+            queries.trace(during, 3, 0.0, 1.0),
+            queries.node_times(during, started + 5000.0),
+            queries.late_nodes(during),
+        ],
+        "application": [
+            queries.applications(None),
+            queries.problems("hpc", app, None),
+            queries.scales("hpc", app, params, None),
+            queries.outcomes("hpc", app, None),
+        ],
+        "runs of a report": [
+            queries.ended_runs(app, "hpc", now - 30 * DAY_SECONDS),
+            queries.ProblemRuns(app, "hpc", params, now - 30 * DAY_SECONDS).alarms(),
+        ],
+    }
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_has_its_answer_at_every_size(size: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if size == "billion" and "billion" not in request.config.getoption("-k"):
+        pytest.skip("takes half an hour: -k billion")
+    rows = SIZES[size]
+    began = time.perf_counter()
+    jobs, of_job = generate(tmp_path, rows)
+    made = time.perf_counter() - began
+    now = (FIRST + DAYS - 1) * DAY_SECONDS + 3600.0 + of_job
+    random = np.random.default_rng(1)
+    seconds: dict[str, list[float]] = {}
+    processor: dict[str, list[float]] = {}
+    slowest: dict[str, tuple[float, str]] = {}
+    with Store(tmp_path / LOG, system=calendar_at(lambda: now), lake=tmp_path / "lake" / DATA) as store:
+        querier = Querier(store, lambda: None)
+        for job in random.integers(0, jobs, ASKED).tolist():
+            for page, texts in pages(job, now, jobs // DAYS).items():
+                began, used = time.perf_counter(), time.process_time()
+                for text in texts:
+                    at = time.perf_counter()
+                    answer = querier.answer(wire.Sql(1, text, 20_000, 60.0))
+                    slowest[page] = max(slowest.get(page, (0.0, "")), (time.perf_counter() - at, text))
+                    assert (answer.error, answer.note) == ("", "")
+                    assert answer.rows or page in ("application", "runs of a report") or "scores" in text, text
+                seconds.setdefault(page, []).append(time.perf_counter() - began)
+                processor.setdefault(page, []).append(time.process_time() - used)
+        parts = (tmp_path / "lake").rglob("*.parquet")
+        sizes = {"log": (tmp_path / LOG).stat().st_size, "lake": sum(path.stat().st_size for path in parts)}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    mib = {name: count / 2**20 for name, count in (*sizes.items(), ("memory", peak))}
+
+    def at(quantile: float, of: list[float]) -> str:
+        return f"{np.quantile(of, quantile) * 1e3:5.0f}"
+
+    show(
+        f"{rows:,} rows of blocks, {jobs:,} jobs, {DAYS} days, all but {HOT_DAYS} in the lake; made in {made:.0f} s",
+        [
+            f"log {mib['log']:,.0f} MiB, lake {mib['lake']:,.0f} MiB, peak memory {mib['memory']:,.0f} MiB",
+            *(
+                f"{page:<18} p50 {at(0.5, took)} ms, p99 {at(0.99, took)} ms; processor {at(0.5, processor[page])} and"
+                f" {at(0.99, processor[page])} ms; longest {slowest[page][0] * 1e3:.0f} ms:"
+                f" {' '.join(slowest[page][1].split())[:40]}"
+                for page, took in seconds.items()
+            ),
+        ],
+    )
+    # Others' load does not count. A report is a file, which is written once.
+    for page, took in processor.items():
+        assert np.quantile(took, 0.99) <= MAX_P99_SECONDS or "report" in page, page
+    assert peak <= MAX_PEAK_BYTES
