@@ -186,11 +186,12 @@ def test_a_wish_that_nobody_made_is_replaced(tmp_path: Path, garbage: int) -> No
 class Ranks:
     """Ranks of one node that exchange messages in each iteration: the fast ones wait for the slowest one.
 
-    own: seconds of own work in an iteration, by rank. other: iterations that the last rank makes meanwhile.
+    own: seconds of own work in an iteration, by rank. other: iterations that the last rank makes meanwhile; apart: from
+    another site.
     """
 
-    def __init__(self, folder: Path, own: list[float], other: int = 1) -> None:
-        self.own, self.other, self.now = own, other, 0.0
+    def __init__(self, folder: Path, own: list[float], other: int = 1, *, apart: bool = True) -> None:
+        self.own, self.other, self.apart, self.now = own, other, apart, 0.0
         self.shims = [FakeShim(folder / f"rank-{rank}.{rank}.ring", 1024, calls=4096) for rank in range(len(own))]
         for rank, shim in enumerate(self.shims):
             shim.set(rank=rank, size=len(own))
@@ -208,7 +209,7 @@ class Ranks:
                 for part in range(times):
                     end = round((self.now - period * (times - 1 - part) / times) * 1e9)
                     wait = round((period / times - own) * 1e9) if times == 1 else 1000
-                    shim.call(end, 1, WAITALL, wait_ns=wait)
+                    shim.call(end, 2 if times > 1 and self.apart else 1, WAITALL, wait_ns=wait)
             if self.now - looked >= STEP:
                 looked = self.now
                 self.look()
@@ -248,6 +249,17 @@ def test_a_rank_with_a_loop_of_its_own_is_not_compared(tmp_path: Path) -> None:
     ranks.look(final=True)
     assert {row["ranks"] for row in ranks.rows[1:-1]} == {3}
     assert {row["own_rank"] for row in ranks.rows[1:-1]} == {1}
+
+
+def test_workers_that_are_given_tasks_are_compared_by_what_they_do_in_one(tmp_path: Path) -> None:
+    # Three of them do twice as many as each of the others, in half the time.
+    ranks = Ranks(tmp_path, [0.009, 0.009, 0.0045], other=2, apart=False)
+    ranks.run(15.0)
+    ranks.look(final=True)
+    for row in ranks.rows[1:-1]:
+        assert row["ranks"] == 3
+        assert row["own_rank"] in (0, 1)
+        assert row["own_rank_seconds"] / row["count"] == pytest.approx(0.009, rel=1e-3)
 
 
 def test_iterations_of_a_second_have_shorter_ranges_where_they_fill_the_table(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ Iterations have no number that ranks agree on. Ranks that exchange messages make
 are compared over the same seconds: a range is 2^m ticks (TICK_US) of Unix time from a multiple of 2^m on. Ranges of
 nodes nest for any m, as blocks of sync points do. What a range's edges cut off is one iteration of many.
 
-Ranks that make fewer or more iterations than most have a loop of their own, and are not compared.
+Ranks that make fewer or more iterations than most, with another anchor, have a loop of their own: a master, or ranks
+that do other work. They are not compared. Workers that are given tasks have the same anchor, and are compared by what
+they do in one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ GRACE_SECONDS: Final = 2.0
 """How much longer than one rank has been seen the end of a range may be missing in another."""
 ALIKE: Final = 0.1
 """Ranks are alike if their numbers of iterations differ by this share, or by one, at most."""
+MAX_RATIO: Final = 4.0
+"""The same as a ratio where they have the same anchor: a worker whose tasks take longer is given fewer."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -73,19 +77,19 @@ class IterationReducer:
         return None
 
     def _row(self, begin: int, length: int) -> dict[str, Any] | None:
-        ranks, sums, ended = [], [], []
+        ranks, sums, ended, anchors = [], [], [], []
         for member in self._members:
             records, previous = _take(member, begin + length)
             found = _sums(records, previous)
             if found[0]:
                 ranks.append(member.cursor.rank)
                 sums.append(found)
+                anchors.append(member.ring.site(int(records[-1]["site"])))
                 ended.append(_unix_us(member, int(records[-1]["exit_ns"])))
         if not ranks or self._members[0].cursor.size < 2:
             return None
         count, own, wait = np.array(sums).T
-        near = np.abs(count[:, None] - count) <= np.maximum(ALIKE * count, 1.0)[:, None]
-        alike = near[int(near.sum(axis=1).argmax())]
+        alike = _alike(count, anchors)
         typical = float(np.median(count[alike]))
         self._count += round(typical)
         ranks = [rank for rank, one in zip(ranks, alike.tolist(), strict=True) if one]
@@ -111,6 +115,15 @@ class IterationReducer:
             "least_wait_seconds": float(wait.min()),
             "ended_at": max(ended) * 1e-6,
         }
+
+
+def _alike(count: Floats, anchors: list[str]) -> npt.NDArray[np.bool_]:
+    """The largest set of ranks that are like one of them, by their numbers of iterations and their anchors."""
+    near = np.abs(count[:, None] - count) <= np.maximum(ALIKE * count, 1.0)[:, None]
+    ratio = count[:, None] / count
+    same = np.array([[one == other for other in anchors] for one in anchors])
+    near |= same & (ratio <= MAX_RATIO) & (ratio >= 1 / MAX_RATIO)
+    return np.asarray(near[int(near.sum(axis=1).argmax())], bool)
 
 
 def _length(count: int, ticks: int, members: list[Member]) -> int:
