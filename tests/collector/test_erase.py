@@ -21,20 +21,12 @@ from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import LOG, Store
 from helpers.clocks import calendar_at
-from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of
+from helpers.lakes import alike, any_rows, entry, job_row, logged, opened, rows_of
 
 USER = "zzyva-mallory"
 HERS = ["c0/3.0.0", "c0/4.0.0", "c1/3.0.0", "c1/4.0.0", "c9/1.0.0"]
 WRITTEN = ("blocks", "scores", "runs", "events", "work_edits", "bands", "works")
 Rows = dict[str, list[tuple[Any, ...]]]
-
-
-def job_row(job: str, user: str, number: int) -> Any:
-    """A row of `jobs`."""
-    values: dict[str, object] = {}
-    for name, kind in TABLES["jobs"].columns.items():
-        values[name] = [f"{name}-{number}"] if kind.is_text else np.array([number + 1]).astype(kind.dtype)
-    return entry("jobs", 1, {**values, "job": [job], "user": [user], "cluster": [job.partition("/")[0]]})
 
 
 def described(table: str, **columns: list[str]) -> Any:

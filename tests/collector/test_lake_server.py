@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 
 from barograph_agent.settings.sources import ConfigError, Configuration
+from barograph_collector.erase.erasure import erase
 from barograph_collector.lake import lease
+from barograph_collector.lake.catalog import DATA
 from barograph_collector.lake.extensions import LakeError
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.settings import CollectorSettings
-from barograph_collector.storage.store import Store
-from helpers.lakes import alike, any_rows, logged, opened, rows_of
+from barograph_collector.storage.store import LOG, Store
+from helpers.lakes import alike, any_rows, job_row, logged, opened, rows_of
 from helpers.postgres import PASSWORD, Postgres
 
 pytestmark = pytest.mark.integration
@@ -138,7 +140,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from barograph_collector.lake.publisher import Publisher
-from barograph_collector.storage.store import Store
+from barograph_collector.storage.store import LOG, Store
 from helpers.lakes import any_rows
 import numpy as np
 state = Path(sys.argv[1])
@@ -174,3 +176,24 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_se
         publisher.close()
         assert store.head > 2000
         assert alike(rows_of(tmp_path / "lake", *TABLES, catalog=url), logged(store, *TABLES))
+
+
+def test_a_user_is_erased_from_a_lake_whose_catalog_is_in_postgresql(tmp_path: Path, server: Postgres) -> None:
+    url, lake, state = server.database("erased"), tmp_path / "lake", tmp_path / "state"
+    state.mkdir()
+    with Store(state / LOG, lake=lake / DATA) as store:
+        publisher = Publisher(store, lake, seconds=0.0, catalog=url)
+        store.commit([job_row("c0/1.0.0", "mallory", 1), job_row("c0/2.0.0", "olga", 2)], {"": 1})
+        store.commit([any_rows("blocks", 200, np.random.default_rng(1), 1)], {"": 2})
+        publish(publisher)
+        publisher.close()
+        blocks, jobs = logged(store, "blocks", "jobs")
+    done = erase("mallory", state, lake, url)
+    assert (done.jobs, done.rows["jobs"]) == (1, 1)
+    left = [[row for row in rows if row[1] != "c0/1.0.0"] for rows in (blocks, jobs)]
+    assert len(left[0]) < len(blocks)
+    assert alike(rows_of(lake, "blocks", "jobs", catalog=url), left)
+    with opened(lake, url) as reader:
+        query = "SELECT count(*) FROM __ducklake_metadata_lake.ducklake_{} WHERE 'mallory' IN (min_value, max_value)"
+        for table in ("table_column_stats", "file_column_stats"):
+            assert reader.execute(query.format(table)).fetchone() == (0,)

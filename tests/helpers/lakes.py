@@ -41,6 +41,14 @@ def any_rows(table: str, rows: int, random: np.random.Generator, clusters: int =
     return entry(table, rows, values)
 
 
+def job_row(job: str, user: str, number: int) -> CheckedRows:
+    """A row of `jobs`."""
+    values: dict[str, object] = {}
+    for name, kind in TABLES["jobs"].columns.items():
+        values[name] = [f"{name}-{number}"] if kind.is_text else np.array([number + 1]).astype(kind.dtype)
+    return entry("jobs", 1, {**values, "job": [job], "user": [user], "cluster": [job.partition("/")[0]]})
+
+
 @contextmanager
 def opened(lake: Path, catalog: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
     """The lake as any DuckDB reads it, as `lake`. catalog: URL of its database; empty for the file."""
