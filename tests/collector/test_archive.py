@@ -350,6 +350,40 @@ def test_a_lake_that_is_away_leaves_the_days_of_the_database_and_says_which_are_
     assert history.store.read("blocks", 0, 100).note == answer.note
 
 
+def test_a_damaged_file_and_one_with_the_same_rows_cost_their_days_and_no_other(history: History) -> None:
+    history.settle()
+    store = history.store
+    whole = len(paged(store, "blocks"))
+    data = history.root / "lake" / DATA
+    path = next(data / file.path for file in store.database.partitions.archive.files(FIRST) if file.table == "blocks")
+    content = path.read_bytes()
+    other = path.with_name(path.name.replace(".parquet", "-again.parquet"))
+    try:
+        path.write_bytes(content[:20] + bytes(200) + content[220 : len(content) // 2])
+        page = store.read("blocks", 0, 10_000)
+        assert page.columns[OFFSET][0] >= store.database.partitions.days[1].first_offset
+        assert page.note.startswith("day 2024-10-04 could not be read: Invalid Input Error")
+        answer = asked(store, "SELECT count(*) FROM blocks")
+        assert (answer.error, answer.note[:40]) == ("", "days 2024-10-04 to 2024-10-05 could not ")
+        # A typing error is one, with the lake and without.
+        assert "no_such" in asked(store, "SELECT no_such FROM blocks").error
+        path.write_bytes(content)
+        other.write_bytes(content)
+        partitions = store.database.partitions
+        first = next(file for file in partitions.archive.files(FIRST) if file.path == str(path.relative_to(data)))
+        again = first._replace(path=str(other.relative_to(data)))
+        partitions.archive = partitions.archive.replaced([FIRST], [*partitions.archive.files(FIRST), again])
+        page = store.read("blocks", 0, 10_000)
+        assert page.note == "day 2024-10-04 could not be read: files of the lake have the same rows"
+        assert page.columns[OFFSET][0] >= partitions.days[1].first_offset
+    finally:
+        path.write_bytes(content)
+        other.unlink(missing_ok=True)
+    history.close()
+    history.open()
+    assert len(paged(history.store, "blocks")) == whole
+
+
 def test_files_that_are_merged_later_take_the_place_of_those_before(fresh: History) -> None:
     history = fresh
     history.write(days=2)

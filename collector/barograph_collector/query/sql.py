@@ -19,7 +19,7 @@ import pyarrow as pa
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.query.wanted import wanted
-from barograph_collector.storage.days.archive import UNREADABLE, Archive, LakeAway, Wanted, nothing
+from barograph_collector.storage.days.archive import Archive, LakeAway, Wanted, nothing, unreadable
 from barograph_collector.storage.days.partitions import Partition, load
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, quoted
 from barograph_collector.storage.pages import READ_BYTES
@@ -98,8 +98,8 @@ class Querier:
                     join_lake(cursor, archive, tables)
                 # The limit of a relation is part of the plan, so rows beyond it are not computed.
                 return cursor.sql(text).limit(limit + 1).to_arrow_table()
-            except UNREADABLE as error:
-                if not days:
+            except duckdb.Error as error:
+                if not days or not unreadable(error):
                     raise
                 raise archive.away(days, error) from None
 

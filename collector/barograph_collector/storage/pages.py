@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import MAX_BYTES, Column
 from barograph_collector.storage.connection import StoreError
-from barograph_collector.storage.days.archive import UNREADABLE
+from barograph_collector.storage.days.archive import unreadable
 from barograph_collector.storage.days.partitions import DaySource, Partitions
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, quoted
 
@@ -71,12 +71,12 @@ class PageReader:
         Days in the lake that cannot be read are left out and named in `note`.
         Raises duckdb.Error, and StoreError for a damaged file.
         """
-        unreadable: dict[int, duckdb.Error] = {}
-        start = after if after >= 0 else self._before_last(table, -after, job, unreadable)
-        found, _ = self._first_rows(table, start, limit, job=job, unreadable=unreadable)
+        skipped: dict[int, duckdb.Error] = {}
+        start = after if after >= 0 else self._before_last(table, -after, job, skipped)
+        found, _ = self._first_rows(table, start, limit, job=job, skipped=skipped)
         columns = self._columns(table, start, found)
-        errors = list(unreadable.values())
-        note = str(self._partitions.archive.away(unreadable, errors[0])) if errors else ""
+        errors = list(skipped.values())
+        note = str(self._partitions.archive.away(skipped, errors[0])) if errors else ""
         return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start, note)
 
     def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
@@ -106,11 +106,11 @@ class PageReader:
         job: str = "",
         upto: int = _BEYOND,
         room: float = READ_BYTES,
-        unreadable: dict[int, duckdb.Error] | None = None,
+        skipped: dict[int, duckdb.Error] | None = None,
     ) -> tuple[pa.Table, bool]:
         """Rows of the first day that has any beyond `after`, none otherwise; and whether there may be more.
 
-        unreadable: gets the days in the lake that cannot be read; without it they raise LakeAway.
+        skipped: gets the days in the lake that cannot be read; without it they raise LakeAway.
         """
         found = pa.table({name: pa.array([], _ARROW[kind]) for name, kind in LOG_COLUMNS[table].items()})
         parts = self._partitions.after(table, after, upto, job)
@@ -118,12 +118,12 @@ class PageReader:
         for part in parts:
             try:
                 found, cut = self._gather(part, table, after, limit, job, upto, room)
-            except UNREADABLE as error:
-                if part.archived is None:
+            except duckdb.Error as error:
+                if part.archived is None or not unreadable(error):
                     raise
-                if unreadable is None:
+                if skipped is None:
                     raise self._partitions.archive.away([part.archived], error) from None
-                unreadable[part.archived] = error
+                skipped[part.archived] = error
             if found.num_rows:
                 break
         return found, cut or part is not parts[-1]
@@ -156,12 +156,13 @@ class PageReader:
         if part.archived is not None and not job:
             return self._of_window(part, table, part.archived, after, upto, limit)
         condition, bound = _of_job(job)
-        rows = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
+        within = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
         # In a table of the database insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan
         # early. A sort would scan everything beyond `after` for every page.
         order = "" if part.archived is None else f'ORDER BY "{OFFSET}"'
-        query = f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part.source} WHERE {rows} {order} LIMIT ?"
-        return self.connection.execute(query, [after, upto, *bound, limit]).to_arrow_table()
+        query = f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part.source} WHERE {within} {order} LIMIT ?"
+        rows = self.connection.execute(query, [after, upto, *bound, limit]).to_arrow_table()
+        return rows if part.archived is None else _single(rows)
 
     def _of_window(self, part: DaySource, table: str, day: int, after: int, upto: int, limit: int) -> pa.Table:
         """The same of an archived day, whose rows are sorted by WINDOW_ROWS at once."""
@@ -198,7 +199,7 @@ class PageReader:
             # Offsets count the rows of all tables.
             span = (last - self._partitions.first_offset_of(day)) * size // rows
             upto = min(upto, (first or after) + max(span, 1))
-        found = self.connection.execute(query, [after, upto, size]).to_arrow_table()
+        found = _single(self.connection.execute(query, [after, upto, size]).to_arrow_table())
         if found.num_rows == size:
             upto = found[OFFSET][-1].as_py()
         return _Window(part.source, after, upto, found)
@@ -213,8 +214,8 @@ class PageReader:
             raise StoreError(f"table {table!r} in {self._path} is not in the order of its offsets; the file is damaged")
         return columns
 
-    def _before_last(self, table: str, count: int, job: str, unreadable: dict[int, duckdb.Error]) -> int:
-        """The offset before the last `count` rows. unreadable: gets the days in the lake that cannot be read."""
+    def _before_last(self, table: str, count: int, job: str, skipped: dict[int, duckdb.Error]) -> int:
+        """The offset before the last `count` rows. skipped: gets the days in the lake that cannot be read."""
         condition, bound = _of_job(job)
         first: int | None = None
         archived = (file.last_offset for file in self._partitions.archive.files() if file.table == table)
@@ -225,10 +226,10 @@ class PageReader:
             query = f'SELECT count(*), min("{OFFSET}"), ({last_of}) FROM ({newest})'
             try:
                 ((found, oldest, last),) = self.connection.execute(query, [*bound, count]).fetchall()
-            except UNREADABLE as error:
-                if part.archived is None:
+            except duckdb.Error as error:
+                if part.archived is None or not unreadable(error):
                     raise
-                unreadable[part.archived] = error
+                skipped[part.archived] = error
                 continue
             first = oldest if found else first
             head = max(head, last or 0)
@@ -236,6 +237,13 @@ class PageReader:
             if count == 0:
                 break
         return head if first is None else first - 1
+
+
+def _single(rows: pa.Table) -> pa.Table:
+    """Sorted rows of the lake, each once. Raises duckdb.Error where its files have one twice."""
+    if np.any(np.diff(rows[OFFSET].to_numpy()) <= 0):
+        raise duckdb.InvalidInputException("files of the lake have the same rows")
+    return rows
 
 
 def _of_job(job: str) -> tuple[str, list[str]]:

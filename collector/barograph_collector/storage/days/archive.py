@@ -20,8 +20,6 @@ from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, 
 FILES: Final = "lake_files"
 TIME_COLUMNS: Final = {table: next(n for n in ("ended_at", "at") if n in LOG_COLUMNS[table]) for table in DAILY}
 """When a row was measured."""
-UNREADABLE: Final = (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException)
-"""DuckDB's errors for a file that is not there, or is none."""
 _NOWHERE: Final = Path("/no-lake")
 EPOCH: Final = datetime.date(1970, 1, 1)
 
@@ -133,6 +131,11 @@ class Archive:
     def _paths(self, files: Sequence[ArchivedFile]) -> str:
         paths = (str((self.directory or _NOWHERE) / file.path) for file in files)
         return ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+
+
+def unreadable(error: duckdb.Error) -> bool:
+    """Whether an error may be that of a file: a damaged one gives any, but for these."""
+    return not isinstance(error, (duckdb.InterruptException, duckdb.FatalException, duckdb.InternalException))
 
 
 def nothing(table: str) -> str:
