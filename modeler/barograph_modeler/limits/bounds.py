@@ -30,15 +30,17 @@ class LimitBounds:
         """The largest limit for a job, in seconds; infinite while no job has ended.
 
         Of n jobs and one more, the last exceeds the longest with probability 1 / (n + 1), and a multiple of it as many
-        times less often, if the tail is that of a Pareto distribution with a mean just infinite.
+        times less often, if the tail is that of a Pareto distribution with a mean just infinite. Likewise of the
+        ratios of runtimes to requests.
         """
         count = len(self._seconds.ordered)
         if not count:
             return math.inf
         longest = self._seconds.ordered[-1] * max(1 / (SHARE * risk * (count + 1)), 1.0)
-        rank = SHARE * risk * (len(self._ratios.ordered) + 1)
-        if requested <= 0 or rank < 1:
+        known = len(self._ratios.ordered)
+        if requested <= 0 or not known:
             return max(longest, requested)
+        rank = SHARE * risk * (known + 1)
         # Jobs are often ended some seconds after their request.
-        exceeded = max(self._ratios.at(len(self._ratios.ordered) - rank), 1.0)
+        exceeded = max(self._ratios.at(known - max(rank, 1.0)), 1.0) * max(1 / rank, 1.0)
         return min(max(longest, requested), requested * exceeded)

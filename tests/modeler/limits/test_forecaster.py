@@ -142,6 +142,17 @@ def test_no_limit_is_longer_than_what_the_longest_runtimes_and_requests_allow():
     assert bounds.bound(0.0001, -1) == pytest.approx(599 / (SHARE * 0.0001 * 1001))
 
 
+def test_where_requests_hold_a_limit_is_near_the_request_from_few_jobs_on():
+    bounds = LimitBounds()
+    for i in range(99):
+        bounds.add(60.0 + i, 3600)
+    bounds.add(50_000.0, 86_400)
+    assert bounds.bound(0.01, 3600) == pytest.approx(3600 / (SHARE * 0.01 * 101))
+    for _ in range(400):
+        bounds.add(60.0, 3600)
+    assert bounds.bound(0.01, 3600) == pytest.approx(3600)
+
+
 @pytest.mark.parametrize("risk", [0.0, 1.0, math.nan])
 def test_a_risk_is_between_0_and_1(risk):
     with pytest.raises(ValueError, match=f"risk is {risk}, expected a number between 0 and 1"):

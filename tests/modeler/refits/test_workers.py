@@ -14,9 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from barograph_modeler import main
+from barograph_modeler.bands.class_model import ClassModel
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.learning.workload import Workload
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.dispatch import Dispatch, Loan
 from barograph_modeler.refits.workers import DaskCluster, LocalProcesses
+from barograph_modeler.state.snapshot import FILE_NAME, write_snapshot
+from helpers.up import Up
+from helpers.works import new_modeler
 
 WINDOWS = [np.random.default_rng(seed).lognormal(0, 0.05, 64) for seed in range(3)]
 ORPHANS = """
@@ -67,6 +74,38 @@ def test_local_processes_end_with_a_modeler_that_is_killed(tmp_path):
         pid = int(modeler.stdout.readline())
         modeler.kill()
     wait_for(lambda: is_gone(pid))
+
+
+@pytest.mark.process
+def test_a_modeler_with_a_backlog_has_it_fitted_by_processes_which_end_with_it(tmp_path):
+    processor = new_modeler()
+    values = np.random.default_rng(1).lognormal(0, 0.05, 32)
+    for workload in ("a", "b", "c"):
+        known = processor.learner.workloads[workload] = Workload()
+        for class_id in range(500):
+            known.intervals[class_id] = ClassModel()
+            known.intervals[class_id].learn(Blocks.of_values(values), np.arange(32.0))
+            processor.learner.backlog.add((workload, class_id), 1.0)
+    up = Up(tmp_path)
+    up.state.mkdir(mode=0o700)
+    offsets = dict.fromkeys(main.TABLES, 0)
+    write_snapshot(up.state / FILE_NAME, offsets, "window of 1 s, histories by user", processor.state())
+    with up:
+        up.wait_for_metric("modeler", r'barograph_modeler_refits_total\{by="workers"\} [1-9]')
+        modeler = up.pid("modeler")
+        (worker,) = (pid for pid in children(modeler) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text())
+        up.wait_for_metric("modeler", r"barograph_modeler_refit_backlog 0\.0")
+        text = up.metrics("modeler")
+        os.kill(modeler, signal.SIGKILL)
+        wait_for(lambda: is_gone(worker))
+    numbers = re.findall(r'^barograph_modeler_refits_total\{by="\w+"\} (\S+)$', text, re.MULTILINE)
+    assert sum(map(float, numbers)) == 1500
+    assert "barograph_modeler_refit_workers_failed 0.0" in text
+
+
+def children(pid):
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(one) for task in tasks for one in task.read_text().split()]
 
 
 def dask(*arguments):
