@@ -49,7 +49,7 @@ class Cursor(msgspec.Struct, array_like=True):
     """Iterations read as intervals."""
     iteration_index: int = -1
     recalled: int = 0
-    """Iterations that are known of calls only."""
+    """Iterations that are known of calls only, less those of the ring that do not count."""
     node_iteration: int = 0
     """Iterations read by IterationReducer."""
 
@@ -122,6 +122,22 @@ class IntervalReader:
         return (self.cursor.last_exit_ns + self._offset_ns) * 1e-9
 
     @property
+    def moved_at(self) -> float:
+        """The same of the last iteration, though it may not have been read."""
+        head = self.ring.iteration_head
+        if head <= self.cursor.iteration_position:
+            return self.ended_at
+        return (int(self.ring.iterations(head - 1, head)[0]["exit_ns"]) + self._offset_ns) * 1e-9
+
+    def pass_over(self, until: int) -> None:
+        """Count no iteration before number `until` that was not read."""
+        cursor = self.cursor
+        if until > cursor.iteration_position:
+            index = int(self.ring.iterations(until - 1, until)[0]["index"])
+            cursor.recalled -= index - cursor.iteration_index
+            cursor.iteration_position, cursor.iteration_index = until, index
+
+    @property
     def _offset_ns(self) -> int:
         return self.ring.started_unix_ns - self.ring.started_ns
 
@@ -157,7 +173,10 @@ class IntervalReader:
         index = collectives + others + 1
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         if cursor.looks < REPORTS:
-            add(cursor.traffic, classes, records[known])
+            # What was sent in iterations that are recalled is not known.
+            last = cursor.iteration_index + cursor.recalled + len(recalled)
+            counted = ~is_iteration | (counts > last)
+            add(cursor.traffic, classes[counted[known]], records[known & counted])
         cursor.recalled += len(recalled)
         cursor.last_index, cursor.iteration_index = int(collectives[-1]), int(others[-1]) - cursor.recalled
         cursor.position += int((~is_iteration).sum())

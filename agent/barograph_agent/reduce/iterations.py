@@ -11,6 +11,8 @@ they do in one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -42,36 +44,43 @@ class IterationReducer:
         self._world = WORLD + world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
         self._count = 0
+        self._limits: Mapping[Path, int] = {}
 
     def take_count(self) -> int:
         """Iterations of a rank since the last call."""
         found, self._count = self._count, 0
         return found
 
-    def read(self, *, final: bool) -> list[dict[str, Any]]:
+    def read(self, limits: Mapping[Path, int], *, final: bool) -> list[dict[str, Any]]:
         """Complete ranges as rows of `node_blocks` (without job and host). Advances the cursors.
 
-        Raises RingError if a ring is inconsistent.
+        limits: the iterations of each ring that may be read. Raises RingError if a ring is inconsistent.
         """
         rows: list[dict[str, Any]] = []
+        self._limits = limits
         while found := self._range(final=final):
             if row := self._row(*found):
                 rows.append(row)
         return rows
 
+    def _head(self, member: Member) -> int:
+        return min(member.ring.iteration_head, self._limits.get(member.ring.path, 0))
+
     def _range(self, *, final: bool) -> tuple[int, int] | None:
         """Begin and length of the next range that is complete, in ticks."""
-        unread = [member for member in self._members if member.ring.iteration_head > _position(member)]
+        unread = [member for member in self._members if self._head(member) > _position(member)]
         if not unread:
             return None
         firsts = [_exit_tick(member, _position(member)) for member in unread]
-        lasts = [_exit_tick(member, member.ring.iteration_head - 1) for member in unread]
+        lasts = [_exit_tick(member, self._head(member) - 1) for member in unread]
         at, until = min(firsts), max(lasts)
-        length = _length(*max((m.ring.iteration_head - _position(m), until - at) for m in unread), unread)
+        length = _length(*max((self._head(m) - _position(m), until - at) for m in unread), unread)
         begin = at // length * length
         end = begin + length
-        is_full = any(m.ring.iteration_head - _position(m) > m.ring.iteration_capacity // 2 for m in unread)
+        is_full = any(self._head(m) - _position(m) > m.ring.iteration_capacity // 2 for m in unread)
         has_all = len(unread) == len(self._members) and min(lasts) >= end
+        if not (final or is_full) and any(self._head(m) < m.ring.iteration_head for m in self._members):
+            return None  # those of some ranks are held back
         if final or is_full or has_all or until >= end + GRACE_SECONDS * 1e6 / TICK_US:
             return begin, length
         return None
@@ -79,7 +88,7 @@ class IterationReducer:
     def _row(self, begin: int, length: int) -> dict[str, Any] | None:
         ranks, sums, ended, anchors = [], [], [], []
         for member in self._members:
-            records, previous = _take(member, begin + length)
+            records, previous = _take(member, self._head(member), begin + length)
             found = _sums(records, previous)
             if found[0]:
                 ranks.append(member.cursor.rank)
@@ -147,12 +156,12 @@ def _exit_tick(member: Member, position: int) -> int:
     return _unix_us(member, int(member.ring.iterations(position, position + 1)[0]["exit_ns"])) // TICK_US
 
 
-def _take(member: Member, end: int) -> tuple[Records, Records]:
-    """The unread iterations that end before this tick, and the one before them if it is there."""
+def _take(member: Member, head: int, end: int) -> tuple[Records, Records]:
+    """The unread iterations before number `head` that end before this tick, and the one before them if it is there."""
     ring, cursor = member
     position = _position(member)
     first = max(position - 1, ring.iteration_tail)
-    records = ring.iterations(first, ring.iteration_head)
+    records = ring.iterations(first, max(head, first))
     ends = (records["exit_ns"].astype(np.int64) - ring.started_ns + ring.started_unix_ns) // (1000 * TICK_US)
     stop = max(int(np.searchsorted(ends, end)), position - first)
     cursor.node_iteration = first + stop

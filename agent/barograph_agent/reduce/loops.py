@@ -4,6 +4,10 @@ A rank is quiet while it makes no synchronizing collective. Then the shim is ask
 MIN_QUIET_SECONDS an anchor is sought in them. From then on the shim writes a record for each iteration. Those before,
 as far back as calls are known, are recalled from these.
 
+Iterations are held back until TRIAL_SECONDS have passed without a collective, the table is half full or the run ends.
+If GAPS collectives come before that, these are the intervals, and the iterations are discarded: a program that has
+collectives has the same intervals on a slow day.
+
 State is in memory only. A sidecar that continues after one that was killed finds in the ring what that one wanted.
 """
 
@@ -26,6 +30,8 @@ MIN_QUIET_SECONDS: Final = 2.0
 QUIET_GAPS: Final = 4.0
 """The same as a multiple of the median time between the last GAPS collectives: rare ones are intervals too."""
 GAPS: Final = 3
+TRIAL_SECONDS: Final = 10.0
+"""Time without a collective after which iterations are told."""
 MAX_QUIET_SECONDS: Final = 30.0
 """Limit on that time. Collectives that are farther apart leave iterations between them."""
 MAX_HISTORY: Final = 2**18
@@ -55,7 +61,7 @@ class Loop:
     """The loop of one ring. `step` is called before each read of the ring."""
 
     def __init__(self, ring: Ring) -> None:
-        self._ring = ring
+        self.ring = ring
         self._head = 0
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._flows = 0
@@ -64,7 +70,10 @@ class Loop:
         self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = math.nan
         self._pause = FIND_SECONDS
         self._iterations, self._compared, self._dropped, self._longest = 0, 0, 0, 0.0
-        self._pending: int | None = None
+        self._held_from: int | None = None
+        self._awaits = self._is_trial = False
+        self._recalled = np.empty(0, RECORD)
+        self._discarded: int | None = None
         self.has_searched = False
         """Whether the last step has searched."""
         self.is_too_fast = False
@@ -74,47 +83,76 @@ class Loop:
 
     @property
     def readable(self) -> int:
-        """Iterations of the ring that may be read: not those of a new anchor, before earlier ones are recalled."""
-        return self._ring.iteration_head if self._pending is None else self._pending
+        """Iterations of the ring that may be read: those that are not held back."""
+        return self.ring.iteration_head if self._held_from is None else self._held_from
 
-    def step(self, now: float, after_ns: int, *, may_search: bool = True) -> Records:
+    def take_discarded(self) -> int | None:
+        """The iteration before which all are to be passed over, once; None if none is."""
+        found, self._discarded = self._discarded, None
+        return found
+
+    def step(self, now: float, after_ns: int, *, may_search: bool = True, final: bool = False) -> Records:
         """Look at the ring, and ask for what is needed. Returns recalled iterations, as records.
 
-        after_ns: the end of the last interval that was read. may_search: a search takes some 10 ms.
+        after_ns: the end of the last interval that was read. may_search: a search takes some 10 ms. final: the run has
+        ended.
         Raises RingError if the ring is inconsistent.
         """
-        if not self._ring.call_capacity:
+        if not self.ring.call_capacity:
             return np.empty(0, RECORD)
         if math.isnan(self._stepped_at):
             self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = now
-            self._head, self._compared = self._ring.head, self._ring.compared
-            self._iterations, self._dropped = self._ring.iteration_head, self._ring.iterations_dropped
-        if self._ring.finalized:
-            recalled = self._recall(after_ns)
-            self._pending = None
-            return recalled
+            self._head, self._compared = self.ring.head, self.ring.compared
+            self._iterations, self._dropped = self.ring.iteration_head, self.ring.iterations_dropped
+        if final or self.ring.finalized:
+            self._recall(after_ns)
+            return self._release()
         passed, self._stepped_at, self.has_searched = now - self._stepped_at, now, False
         quiet = self._quiet(now)
         self._watch(now, passed)
         if self._want.calls:
             self._read_calls(now, passed)
-        recalled = self._recall(after_ns)
+        self._recall(after_ns)
         if self._want.op and self._has_regular_collectives():
             self._ask(Want(generation=self._want.generation))
+            self._discard()
         elif self._flows >= FLOWS and not self._want.op:
             self._ask(Want(generation=self._want.generation))
             self._calls.clear()
-        elif not self.is_too_fast and self._pending is None and self._is_away(now):
-            if may_search and self._seeks(now) and quiet >= self._limit() and now - self._searched_at >= self._pause:
+        elif not self.is_too_fast and not self._awaits and self._is_away(now):
+            if (
+                may_search
+                and self._held_from is None
+                and self._seeks(now)
+                and quiet >= self._limit()
+                and now - self._searched_at >= self._pause
+            ):
                 self._search(now)
             if now >= self._rests_until and not self._want.calls:
                 self._calls.clear()
                 self._ask(self._want._replace(calls=True))
-        return recalled
+        return self._release() if self._is_decided(now, quiet) else np.empty(0, RECORD)
+
+    def _is_decided(self, now: float, quiet: float) -> bool:
+        """Whether iterations that are held back are to be read now."""
+        if self._held_from is None or self._awaits:
+            return False
+        half = (self.ring.iteration_head - self._held_from) * 2 > self.ring.iteration_capacity
+        return not self._is_trial or quiet >= TRIAL_SECONDS or half or self._seeks(now)
+
+    def _release(self) -> Records:
+        found, self._recalled = self._recalled, np.empty(0, RECORD)
+        self._held_from, self._awaits = None, False
+        return found
+
+    def _discard(self) -> None:
+        if self._held_from is not None:
+            self._release()
+            self._discarded = self.ring.iteration_head
 
     def _quiet(self, now: float) -> float:
         """Seconds without a collective of all ranks."""
-        head = self._ring.head
+        head = self.ring.head
         if head != self._head:
             self._gaps.append(now - self._changed_at)
             self._head, self._changed_at = head, now
@@ -133,15 +171,15 @@ class Loop:
 
     def _watch(self, now: float, passed: float) -> None:
         """Note when iterations come, and give up where they come too often."""
-        came = self._ring.iteration_head - self._iterations
+        came = self.ring.iteration_head - self._iterations
         if came:
             self._longest = max((now - self._came_at) / came, self._longest)
             self._iterations, self._came_at = self._iterations + came, now
-        dropped = self._ring.iterations_dropped
+        dropped = self.ring.iterations_dropped
         if dropped > self._dropped and self._want.op and 2 * self._want.every <= MAX_EVERY:
             self._ask(self._want._replace(every=2 * self._want.every))
         self._dropped = dropped
-        compared = self._ring.compared - self._compared
+        compared = self.ring.compared - self._compared
         self._compared += compared
         if self._want.op and not self._want.calls and passed > 0 and (came + compared) / passed > MAX_RECORD_RATE:
             self.is_too_fast = True
@@ -156,7 +194,7 @@ class Loop:
         return self._is_away(now, AWAY_SECONDS)
 
     def _read_calls(self, now: float, passed: float) -> None:
-        first, calls = self._ring.calls(self._position)
+        first, calls = self.ring.calls(self._position)
         if first > self._position:
             self._calls.clear()
         self._position = first + len(calls)
@@ -164,7 +202,7 @@ class Loop:
             self._calls.append(calls)
         while sum(map(len, self._calls)) > MAX_HISTORY:
             self._calls.popleft()
-        if passed > 0 and len(calls) / passed > MAX_CALL_RATE and self._pending is None:
+        if passed > 0 and len(calls) / passed > MAX_CALL_RATE and not self._awaits:
             self._rests_until = now + REST * passed
             self._ask(self._want._replace(calls=False))
 
@@ -185,42 +223,39 @@ class Loop:
         self._pause = FIND_SECONDS
         anchor = _spaced(anchor, np.concatenate(newest))
         generation = self._want.generation % 255 + 1
-        self._pending = self._ring.iteration_head
+        self._held_from, self._awaits, self._is_trial = self.ring.iteration_head, True, not self._want.op
         self._longest, self._came_at = 0.0, now
         self._gaps.clear()
         self._ask(Want(True, anchor.op, anchor.site, anchor.match, anchor.value, anchor.every, generation))
 
-    def _recall(self, after_ns: int) -> Records:
-        """Iterations before the first record of a new anchor, once that is there."""
-        none = np.empty(0, RECORD)
-        if self._pending is None:
+    def _recall(self, after_ns: int) -> None:
+        """Recall iterations before the first record of a new anchor, once that is there."""
+        if not self._awaits or self._held_from is None:
             if self._want.calls and self._want.op and not self._is_away(self._stepped_at):
                 self._ask(self._want._replace(calls=False))
-            return none
-        fresh = self._ring.iterations(self._pending, self._ring.iteration_head)
+            return
+        fresh = self.ring.iterations(self._held_from, self.ring.iteration_head)
         if not len(fresh):
             if self._stepped_at - self._searched_at >= MAX_PENDING_SECONDS:
-                self._pending = None
-            return none
-        self._pending = None
+                self._release()
+            return
+        self._awaits = False
         self._read_calls(self._stepped_at, 0.0)
         anchor, calls = _anchor(self._want), self._history()
         self._calls.clear()
         self._ask(self._want._replace(calls=False))
         calls = calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= fresh[0]["exit_ns"])]
-        if not len(calls):
-            return none
         found = calls[occurrences(calls, anchor._replace(every=1))]
         # The last one is the first record.
         found = found[::-1][anchor.every :: anchor.every][::-1]
         recalled = np.zeros(len(found), RECORD)
         recalled["exit_ns"] = recalled["enter_ns"] = found["exit_ns"]
         recalled["site"], recalled["op"], recalled["flags"] = anchor.site, anchor.op, anchor.every
-        return recalled
+        self._recalled = recalled
 
     def _ask(self, want: Want) -> None:
         if want != self._want:
-            self._ring.want(want)
+            self.ring.want(want)
             self._want = want
 
 

@@ -95,11 +95,11 @@ class RingSet:
 
         now: monotonic seconds.
         """
-        recalled = self._step_loops(now)
+        recalled = self._step_loops(now, final=final)
         for name, reader in list(self._readers.items()):
             try:
                 loop = self._loops[name]
-                intervals, sites = reader.read(recalled.get(name), None if final else loop.readable)
+                intervals, sites = reader.read(recalled.get(name), loop.readable)
                 traffic = reader.traffic(final=final)
             except RingError as error:
                 self._drop_ring(name, error)
@@ -147,7 +147,7 @@ class RingSet:
 
         The latter is the end of MPI_Init before the first; None without the ring of a rank 0.
         """
-        ends = [reader.ended_at for reader in self._readers.values()]
+        ends = [reader.moved_at for reader in self._readers.values()]
         return (self.counted()[0], max(ends)) if ends else None
 
     def living(self, processes: Processes) -> int:
@@ -227,18 +227,24 @@ class RingSet:
     def _read_node(self, world: int, node: NodeReducer, *, final: bool) -> list[dict[str, Any]]:
         """Rows of `node_blocks` of one world. Sync points between which there are iterations say less than these."""
         iterations = self._iterations[world]
-        found = iterations.read(final=final)
+        limits = {loop.ring.path: loop.readable for loop in self._loops.values()}
+        found = iterations.read(limits, final=final)
         points = node.read(final=final)
         if points and iterations.take_count() > sum(row["count"] for row in points):
             return found
         return points + found
 
-    def _step_loops(self, now: float) -> dict[str, Records]:
+    def _step_loops(self, now: float, *, final: bool) -> dict[str, Records]:
         """Follow the loops of all rings; iterations that are recalled, by ring."""
         found, searches = {}, 0
         for name, loop in list(self._loops.items()):
             try:
-                recalled = loop.step(now, self.progress.cursors[name].last_exit_ns, may_search=searches < SEARCHES)
+                cursor = self.progress.cursors[name]
+                recalled = loop.step(now, cursor.last_exit_ns, may_search=searches < SEARCHES, final=final)
+                if (until := loop.take_discarded()) is not None:
+                    cursor.node_iteration = max(until, cursor.node_iteration)
+                    if name in self._readers:
+                        self._readers[name].pass_over(until)
             except RingError as error:
                 self._drop_ring(name, error)
                 continue
