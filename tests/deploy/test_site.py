@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
 import re
@@ -397,6 +398,19 @@ def test_a_job_without_new_blocks_is_silent_and_its_alarm_past(collector: Collec
         assert set(re.findall(r'<use href="#shape-(\w+)"', running)) == {"silent"}
         assert "No alarm is active" in words(client.get("/alarms"))
         assert "silent" in words(client.get("/job/lab/1.0.0"))
+
+
+def test_days_of_a_lake_that_is_away_are_named_at_the_foot(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = "days 2026-03-01 to 2026-11-17 could not be read: No files found"
+    with LogView(collector.endpoint, clock=Clock()) as log:
+        query = log._reader.query
+        monkeypatch.setattr(log._reader, "query", lambda *asked: dataclasses.replace(query(*asked), note=days))
+        client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE)
+        answer = client.get("/")
+    assert answer.status_code == 200
+    assert f"D{days[1:]}." in words(answer)
 
 
 def test_an_unreachable_collector_is_explained_without_a_traceback() -> None:

@@ -46,11 +46,15 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The result of a query: an Arrow IPC stream of `rows` rows. more: whether the limit cut it off."""
+    """The result of a query: an Arrow IPC stream of `rows` rows. more: whether the limit cut it off.
+
+    note: what it was computed without, such as days that could not be read; empty for nothing.
+    """
 
     stream: bytes
     rows: int
     more: bool
+    note: str = ""
 
 
 class _Wait(NamedTuple):
@@ -132,7 +136,7 @@ class LogReader:
             self._disconnect()
             raise self._unavailable(waiting)
         answer = self._checked(answer)
-        return QueryResult(answer.stream, answer.rows, answer.more)
+        return QueryResult(answer.stream, answer.rows, answer.more, answer.note)
 
     def read_all(self, table: str, after: int = 0, job: str = "") -> Iterator[RowBatch]:
         """All pages up to the present end of the table."""

@@ -17,7 +17,8 @@ class ViewContext:
     """The access of one request to log and modeler, and how complete the data is that it got.
 
     credentials: headers that authenticate the viewer to the modeler. oldest: Unix seconds of the oldest result used.
-    truncated: whether a row limit cut a result. modeler_failed: whether the modeler did not answer.
+    truncated: whether a row limit cut a result. note: what a result was computed without. modeler_failed: whether the
+    modeler did not answer.
     """
 
     log: LogView
@@ -26,6 +27,7 @@ class ViewContext:
     credentials: Mapping[str, str] = field(default_factory=dict)
     oldest: float | None = field(default=None, init=False)
     truncated: bool = field(default=False, init=False)
+    note: str = field(default="", init=False)
     modeler_failed: bool = field(default=False, init=False)
 
     @property
@@ -43,6 +45,7 @@ class ViewContext:
         result = self.log.query(query, max_age, name)
         self.oldest = result.at if self.oldest is None else min(self.oldest, result.at)
         self.truncated = self.truncated or result.truncated
+        self.note = self.note or result.note
         return result.rows
 
     def visible(self, query: str, name: str = "") -> list[Row]:

@@ -50,11 +50,15 @@ BATCH: Final = QueryLimits(ROWS_LIMIT, SECONDS_LIMIT, 20.0)
 
 @dataclass(frozen=True, slots=True)
 class CachedResult:
-    """The rows of a query. at: Unix seconds of the query. truncated: whether the row limit cut the result."""
+    """The rows of a query. at: Unix seconds of the query. truncated: whether the row limit cut the result.
+
+    note: what it was computed without.
+    """
 
     rows: list[Row]
     at: float
     truncated: bool
+    note: str = ""
 
 
 class LogView:
@@ -124,7 +128,7 @@ class LogView:
         self._answered_at = self.clock()
         self.unavailable_since = None
         if self._error is None:
-            self._cache[name] = CachedResult(rows_of(result), self._answered_at, result.more)
+            self._cache[name] = CachedResult(rows_of(result), self._answered_at, result.more, result.note)
             if len(self._cache) > CACHE_SIZE:
                 self._cache.popitem(last=False)
 
