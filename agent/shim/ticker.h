@@ -1,4 +1,5 @@
-/* The clock of the records: nanoseconds of CLOCK_MONOTONIC, derived from the time stamp counter if it is reliable.
+/* The clock of the records: nanoseconds of CLOCK_MONOTONIC, derived from the time stamp counter if it is reliable: the
+ * TSC of x86-64, the virtual counter of AArch64.
  *
  * Ticks are converted to nanoseconds by a straight line through a reading of both clocks. The line is updated with a
  * new reading by the first conversion a period away from the last reading; the period doubles up to a second. So ticks
@@ -35,11 +36,25 @@ static inline uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline uint64_t ticker_now(const struct ticker *ticker)
+#if defined __x86_64__ || defined __aarch64__
+#define TICKER_HAS_COUNTER 1
+static inline uint64_t ticker_counter(void)
 {
 #if defined __x86_64__
+    return __rdtsc();
+#else
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#endif
+}
+#endif
+
+static inline uint64_t ticker_now(const struct ticker *ticker)
+{
+#ifdef TICKER_HAS_COUNTER
     if (ticker->tsc)
-        return __rdtsc();
+        return ticker_counter();
 #endif
     (void)ticker;
     return clock_ns(CLOCK_MONOTONIC);

@@ -8,7 +8,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
-#define FROM ((struct caller){CALLER, __builtin_dwarf_cfa()})
+#define FROM ((struct caller){CALLER, CALLERS_FRAME})
 #define ERR_OTHER 15 /* there is no MPI to forward to; cannot happen in a program linked with MPI */
 
 #define TARGET(VARIABLE, NAME, INSTEAD) \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ def debs(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if subprocess.run(["/usr/bin/python3", "-m", "pip", "--version"], capture_output=True, check=False).returncode:
         missing("Debian's python3-pip is not installed: tests/install-packages")
     folder = tmp_path_factory.mktemp("debs")
-    (wheel,) = dist.glob("*.whl")
+    (wheel,) = dist.glob(f"*_{platform.machine()}.whl")
     for extra in ("agent", "server"):
         done = subprocess.run(
             [REPOSITORY / "deploy/debian/build-deb", wheel, extra, folder],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ LOOP = "from mpi4py import MPI\nfor _ in range(50): MPI.COMM_WORLD.Barrier()\n"
 
 @pytest.fixture(scope="module")
 def wheel(dist: Path) -> Path:
-    (path,) = dist.glob("*.whl")
+    (path,) = dist.glob(f"*_{platform.machine()}.whl")
     return path
 
 
@@ -57,6 +58,17 @@ def test_the_wheel_holds_the_packages_the_shim_and_what_operators_need_and_nothi
 def test_the_wheel_is_for_any_linux_since_glibc_2_17(wheel):
     assert "-py3-none-manylinux" in wheel.name
     assert "manylinux_2_17_" in wheel.name
+
+
+def test_there_is_a_wheel_for_each_machine_with_a_shim_for_it(dist):
+    machines = {"x86_64": 62, "aarch64": 183}
+    for machine, number in machines.items():
+        (path,) = dist.glob(f"*manylinux_2_17_{machine}.whl")
+        with zipfile.ZipFile(path) as archive:
+            header = archive.read("barograph_agent/libbarograph.so")[:20]
+        assert header[:4] == b"\x7fELF"
+        assert int.from_bytes(header[18:20], "little") == number
+    assert len(list(dist.glob("*.whl"))) == len(machines)
 
 
 def test_it_installs_without_a_compiler_and_watches_an_mpi_program(installed, tmp_path):
