@@ -191,6 +191,20 @@ def test_a_table_of_iterations_that_was_full_is_a_loss_that_is_told(rank: Rank) 
     assert rank.rings.rows == seen - lost
 
 
+def test_a_call_that_comes_too_often_is_no_anchor(tmp_path: Path) -> None:
+    shim = FakeShim(tmp_path / "rank-0.1.ring", calls=64)
+    shim.set(wanted=Want(op=WAITALL, site=1).word())
+    rings = RingSet(tmp_path, Progress())
+    for step in range(20):
+        rings.find()
+        list(rings.read(final=False, now=step * STEP))
+        # Compared with the anchor, as it has the same innermost caller.
+        shim.set(compared=step * 60_000)
+    assert rings.too_fast == [0]
+    assert Want.of(shim.get("wanted")).op == 0
+    rings.close()
+
+
 @pytest.mark.parametrize("garbage", [2**64 - 1, 2**63 + 7, 0xDEAD_BEEF_0000_0001])
 def test_a_wish_that_nobody_made_is_replaced(tmp_path: Path, garbage: int) -> None:
     shim = FakeShim(tmp_path / "rank-0.1.ring", calls=64)

@@ -35,7 +35,7 @@ TRIAL_SECONDS: Final = 10.0
 MAX_QUIET_SECONDS: Final = 30.0
 """Limit on that time. Collectives that are farther apart leave iterations between them."""
 MAX_HISTORY: Final = 2**18
-"""Calls that are remembered, 4 MB."""
+"""Calls that are remembered, 4 MB, of a rank whose intervals are told; of others MAX_CALLS."""
 FIND_SECONDS: Final = 0.5
 """Least time between two searches; doubled by each that finds nothing, up to MAX_QUIET_SECONDS."""
 MAX_PENDING_SECONDS: Final = 10.0
@@ -60,8 +60,10 @@ Integers = npt.NDArray[np.int64]
 class Loop:
     """The loop of one ring. `step` is called before each read of the ring."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, *, recalls: bool = True) -> None:
+        """recalls: whether iterations before the anchor was named are of use, for which calls are remembered."""
         self.ring = ring
+        self._most = MAX_HISTORY if recalls else MAX_CALLS
         self._head = 0
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._flows = 0
@@ -200,7 +202,7 @@ class Loop:
         self._position = first + len(calls)
         if len(calls):
             self._calls.append(calls)
-        while sum(map(len, self._calls)) > MAX_HISTORY:
+        while len(self._calls) > 1 and sum(map(len, self._calls)) > self._most:
             self._calls.popleft()
         if passed > 0 and len(calls) / passed > MAX_CALL_RATE and not self._awaits:
             self._rests_until = now + REST * passed

@@ -142,6 +142,11 @@ class RingSet:
         return sum(_unread_by(reader) for reader in self._readers.values())
 
     @property
+    def too_fast(self) -> list[int]:
+        """Ranks whose iterations are not recorded, because that would take more than 1 % of a core."""
+        return sorted(self.progress.cursors[name].rank for name, loop in self._loops.items() if loop.is_too_fast)
+
+    @property
     def silence(self) -> tuple[int, float] | None:
         """Intervals counted by the shim so far, and the end of the last recorded one in Unix seconds.
 
@@ -260,7 +265,7 @@ class RingSet:
             progress.cursors[name] = Cursor(self._world_of(rank, size, ring.started_ns), rank, size, ring.started_ns)
         cursor = progress.cursors[name]
         self._rings[name] = ring
-        self._loops[name] = Loop(ring)
+        self._loops[name] = Loop(ring, recalls=cursor.rank == 0)
         if cursor.rank == 0:
             self._readers[name] = IntervalReader(ring, cursor)
         progress.ranks = progress.ranks or cursor.size

@@ -20,6 +20,7 @@ from barograph_agent.kernel.pressures import Pressures
 from barograph_agent.protocol import wire
 from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
+from barograph_agent.reduce.loops import MAX_RECORD_RATE
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
 from barograph_agent.sidecar import earlier
@@ -67,6 +68,8 @@ class State(msgspec.Struct):
     begun: bool = False
     """Whether the first row of `nodes` is written."""
     others: OtherNodes = msgspec.field(default_factory=OtherNodes)
+    too_fast: bool = False
+    """Whether it is reported that iterations are too short to be recorded."""
 
 
 class Watch:
@@ -283,6 +286,7 @@ class Watch:
         for rows in self._ring_set.read(final=final, now=self._system.clock.monotonic()):
             self._append(rows.table, rows.length, rows.values, rows.intervals)
         self._report_unreadable()
+        self._report_too_fast()
         if not final:
             self._append_features(final=False)
             self._append_pressures(final=False)
@@ -471,6 +475,18 @@ class Watch:
 
     def _commit(self) -> None:
         self._spool.commit(msgspec.json.encode(self._state))
+
+    def _report_too_fast(self) -> None:
+        """Report, once, that there are no iterations of some ranks."""
+        if self._state.too_fast or not (ranks := self._ring_set.too_fast):
+            return
+        self._state.too_fast = True
+        which = ", ".join(map(str, ranks[:8]))
+        detail = (
+            f"rank {which}: a call comes more than {MAX_RECORD_RATE:,.0f} times a second, iterations are not recorded"
+        )
+        self._note(detail)
+        self._append("events", 1, {"kind": "iterations-too-fast", "rows": 0, "detail": detail})
 
     def _report_unreadable(self) -> None:
         for name, error in self._ring_set.unreadable.items():
