@@ -60,20 +60,20 @@ INSERT INTO runs SELECT n + 1 AS "offset", 'hpc/' || 1000000 + n || '.0.0' AS jo
     FROM range({ended}) t(n)"""
 
 
-def generate(root: Path, rows: int) -> tuple[int, int]:
+def generate(root: Path, rows: int, total: int = DAYS, hot_days: int = HOT_DAYS) -> tuple[int, int]:
     """A log and the files of its lake; returns the number of jobs and of rows of each."""
-    per_day = max(1, rows // DAYS // JOB_ROWS)
-    of_job = rows // DAYS // per_day
+    per_day = max(1, rows // total // JOB_ROWS)
+    of_job = rows // total // per_day
     with Store(root / LOG, system=calendar_at(lambda: FIRST * DAY_SECONDS)) as store:
         name = store.database.name
-    jobs = per_day * DAYS
+    jobs = per_day * total
     start = f"({FIRST} + n // {per_day}) * 86400.0 + 3600.0"
     with duckdb.connect(root / LOG, config={"memory_limit": "1GB"}) as log:
         log.execute(JOBS.format(start=start, jobs=jobs))
         log.execute(RUNS.format(start=start, rows=of_job, ended=jobs - per_day))
         offset, files = jobs, []
-        for day in range(FIRST, FIRST + DAYS):
-            first, hot = offset + 1, day >= FIRST + DAYS - HOT_DAYS
+        for day in range(FIRST, FIRST + total):
+            first, hot = offset + 1, day >= FIRST + total - hot_days
             log.execute("INSERT INTO partitions VALUES (?, ?, true, ?)", [day, first, not hot])
             date = f"{np.datetime64(day, 'D')}"
             for table in DAILY:
@@ -187,3 +187,32 @@ def test_a_page_has_its_answer_at_every_size(size: str, tmp_path: Path, request:
     for page, took in processor.items():
         assert np.quantile(took, 0.99) <= MAX_P99_SECONDS or "report" in page, page
     assert peak <= MAX_PEAK_BYTES
+
+
+def followed(store: Store, after: int, upto: int) -> tuple[int, float]:
+    """Rows of a day, in rounds of three tables, and how many a second."""
+    offsets = dict.fromkeys(GENERATED, after)
+    began, rows = time.perf_counter(), 0
+    while True:
+        reached, tables = store.read_round(offsets, 10_000)
+        if not tables or reached > upto:
+            return rows, rows / (time.perf_counter() - began)
+        rows += sum(len(columns["offset"]) for columns in tables.values())
+        offsets = {table: max(offset, reached) for table, offset in offsets.items()}
+
+
+def test_a_day_is_followed_in_the_lake_as_in_the_database(tmp_path: Path) -> None:
+    generate(tmp_path, 8_000_000, total=4, hot_days=2)
+    with Store(tmp_path / LOG, lake=tmp_path / "lake" / DATA) as store:
+        days = store.database.partitions.days
+        (rows, lake), (same, database) = (
+            followed(store, day.first_offset - 1, following.first_offset - 1)
+            for day, following in ((days[1], days[2]), (days[2], days[3]))
+        )
+    show(
+        f"{rows:,} rows of a day in rounds of three tables",
+        [f"lake {lake:12,.0f} rows/s", f"database {database:8,.0f} rows/s"],
+    )
+    # The last round of a day has rows of the next one too, and is not counted.
+    assert min(rows, same) > 2_000_000
+    assert lake > database / 4

@@ -36,6 +36,7 @@ from barograph_collector.storage.days.archive import Archive
 from barograph_collector.storage.days.partitions import Partitions
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
+from barograph_collector.storage.pages import PageReader
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 from helpers.lakes import alike, any_rows, logged, opened, rows_of
@@ -199,6 +200,22 @@ def test_pages_rounds_and_sql_have_the_rows_of_the_lake_and_of_the_database_as_o
         assert store.read("blocks", -1000, 60).next_offset == paged(store, "blocks")[59][0]
         assert store.database.row_counts() == counts
         assert store.database.heads == heads
+
+
+def test_a_follower_of_several_tables_sorts_each_of_an_archived_day_once(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.settle()
+    read = []
+    sort = PageReader._sorted
+
+    def counted(self: PageReader, part: Any, table: str, day: int, *rest: int) -> Any:
+        read.append((table, day))
+        return sort(self, part, table, day, *rest)
+
+    monkeypatch.setattr(PageReader, "_sorted", counted)
+    followed(history.store, limit=7)
+    assert sorted(read) == sorted((table, day) for table in WRITTEN for day in history.archived)
 
 
 def test_the_file_shrinks_by_what_the_lake_has(fresh: History, monkeypatch: pytest.MonkeyPatch) -> None:

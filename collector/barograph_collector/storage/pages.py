@@ -23,8 +23,8 @@ from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, quote
 READ_BYTES: Final = MAX_BYTES // 2
 """The approximate size limit of a page, which holds one row at least."""
 _BEYOND: Final = 2**63 - 1  # any offset
-WINDOW_ROWS: Final = 2**19
-"""Read of an archived day at once: its files are sorted by job, so each read scans the offsets of the whole day."""
+WINDOW_ROWS: Final = 2**18
+"""Of a table, read of an archived day at once: files are sorted by job, so a read scans the offsets of a whole day."""
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
 _ARROW: Final = {
@@ -61,7 +61,8 @@ class PageReader:
         self._path = path
         self.connection = connection
         self._partitions = partitions
-        self._window: _Window | None = None
+        # One for each table: a round reads several in turn.
+        self._windows: dict[str, _Window] = {}
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """At most `limit` rows with offset > after, in order; fewer at READ_BYTES or at the end of a day.
@@ -112,7 +113,7 @@ class PageReader:
 
         skipped: gets the days in the lake that cannot be read; without it they raise LakeAway.
         """
-        found = pa.table({name: pa.array([], _ARROW[kind]) for name, kind in LOG_COLUMNS[table].items()})
+        found = _empty(table)
         parts = self._partitions.after(table, after, upto, job)
         cut = False
         for part in parts:
@@ -155,6 +156,7 @@ class PageReader:
         """The first rows of a day beyond `after`, in order."""
         if part.archived is not None and not job:
             return self._of_window(part, table, part.archived, after, upto, limit)
+        self._windows.pop(table, None)  # its reader has left the archived days, or asks for a job
         condition, bound = _of_job(job)
         within = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
         # In a table of the database insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan
@@ -166,12 +168,15 @@ class PageReader:
 
     def _of_window(self, part: DaySource, table: str, day: int, after: int, upto: int, limit: int) -> pa.Table:
         """The same of an archived day, whose rows are sorted by WINDOW_ROWS at once."""
-        window = self._window
+        window = self._windows.get(table)
         archive = self._partitions.archive
         last = archive.last_offset(table, day)
+        if after >= min(last, upto):
+            return _empty(table)
         while True:
             if window is None or window.source != part.source or not window.after <= after < window.upto:
-                window = self._window = self._sorted(part, table, day, after, last)
+                self._windows.pop(table, None)  # rather than have both in memory
+                window = self._windows[table] = self._sorted(part, table, day, after, last)
             offsets = window.rows[OFFSET].to_numpy()
             first = int(np.searchsorted(offsets, after, side="right"))
             end = min(int(np.searchsorted(offsets, upto, side="right")), first + limit)
@@ -237,6 +242,10 @@ class PageReader:
             if count == 0:
                 break
         return head if first is None else first - 1
+
+
+def _empty(table: str) -> pa.Table:
+    return pa.table({name: pa.array([], _ARROW[kind]) for name, kind in LOG_COLUMNS[table].items()})
 
 
 def _single(rows: pa.Table) -> pa.Table:
