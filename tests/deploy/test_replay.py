@@ -118,6 +118,39 @@ def test_the_slow_rank_is_named_whether_messages_were_timed_or_not(tmp_path, cap
     assert "rank 1" in alarm["sentence"]
 
 
+def training(file: Path, slow: dict[int, tuple[float, float, float]], seconds: float = 60.0) -> Path:
+    """Steps of four workers. slow: worker -> factors of its own work, its processor time and its updates."""
+    rng, workers, steps = np.random.default_rng(7), 4, int(seconds / 0.1)
+    own = np.array([[0.08 * slow.get(k, (1, 1, 1))[0]] * steps for k in range(workers)])
+    own *= rng.lognormal(0, 0.02, own.shape)
+    ends = own.max(axis=0) + 0.02
+    arrays: dict[str, Any] = {"sites": np.array(["step SGD"]), "site": np.zeros(steps, np.int64)}
+    for k in range(workers):
+        _, used, updated = slow.get(k, (1, 1, 1))
+        arrays[f"gap_ns_{k}"] = (own[k] * 1e9).astype(np.int64)
+        arrays[f"dur_ns_{k}"] = ((ends - own[k]) * 1e9).astype(np.int64)
+        arrays[f"op_{k}"] = np.full(steps, 19)
+        arrays[f"cpu_ns_{k}"] = (0.07 * used * rng.lognormal(0, 0.02, steps) * 1e9).astype(np.int64)
+        arrays[f"update_ns_{k}"] = (0.002 * updated * rng.lognormal(0, 0.02, steps) * 1e9).astype(np.int64)
+        arrays[f"bytes_{k}"] = np.full(steps, 4096)
+    meta = {"size": workers, "exe": "/usr/bin/python3", "t0_mono_ns": 0, "t0_real_ns": START * 10**9}
+    np.savez(file, allow_pickle=False, **arrays, meta=np.array(json.dumps(meta)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("slow", "named"),
+    [({2: (1.3, 1.3, 1.3)}, True), ({2: (1.3, 1.0, 1.0)}, True), ({2: (1.3, 1.3, 1.0)}, False), ({}, False)],
+    ids=["computes slowly", "waits", "has more data", "healthy"],
+)
+def test_the_slow_worker_of_a_training_is_named_without_a_history(tmp_path, capsys, slow, named):
+    found = said(capsys, training(tmp_path / "train.npz", slow))
+    assert [alarm["nodes"] for alarm in found["alarms"]] == ([["rank 2"]] if named else [])
+    if named:
+        assert ": worker 2 worked 2" in found["alarms"][0]["sentence"]
+        assert found["alarms"][0]["detected_seconds"] < 30
+
+
 def test_without_a_history_a_run_is_judged_by_its_own_first_windows(tmp_path, clean, capsys):
     healthy = said(capsys, clean)
     assert (healthy["alarms"], healthy["jobs"][0]["basis"]) == ([], "own")

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from barograph.cli import CommandError
-from barograph_agent.ring.reader import RECORD, Records, Ring, RingError
+from barograph.lab.replay.trace import WORKER
+from barograph_agent.ring.reader import RECORD, STEP, Records, Ring, RingError
 from barograph_agent.settings import places
 
 POLL_SECONDS: Final = 0.2
@@ -99,6 +100,9 @@ class Recorder:
             arrays[f"t_first_ns_{rank}"] = enter[:1] + shift - first.started_ns
             if "p2p_ns" in (RECORD.names or ()):
                 arrays[f"p2p_ns_{rank}"] = records["p2p_ns"].astype(np.int64)
+            if len(records) and int(records["op"][0]) == STEP:
+                for name, words in zip(WORKER, ("messages", "message_bytes", "bytes"), strict=True):
+                    arrays[f"{name}_{rank}"] = records[words].astype(np.int64)
             if rank == 0:
                 sites, place = np.unique(records["site"], return_inverse=True)
                 arrays["site"] = place

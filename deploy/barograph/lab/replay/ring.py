@@ -21,6 +21,8 @@ class TraceRing:
         self.dropped = 0
         self.tail = 0
         self.head = 0
+        # Traces have no iterations in place of collectives.
+        self.iteration_head = self.iteration_tail = self.iterations_dropped = 0
         self._names = trace.names
         rank = trace.ranks[0]
         kept = rank.synchronizing
@@ -52,6 +54,10 @@ class TraceRing:
     def records(self, start: int, stop: int) -> Records:
         """Records start..stop-1."""
         return self._records[start:stop]
+
+    def iterations(self, start: int, stop: int) -> Records:
+        """None."""
+        return self._records[:0]
 
     def site(self, index: int) -> str:
         """Call path `index`; "start" for 0, the start of the run."""

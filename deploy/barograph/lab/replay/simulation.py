@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from barograph.lab.replay.log import ReplayLog
 from barograph.lab.replay.members import stretches
 from barograph.lab.replay.ring import TraceRing
 from barograph.lab.replay.trace import Trace
+from barograph.lab.replay.workers import worker_pages
 from barograph_agent.job.identity import clean
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND, Budget, reduce
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
@@ -76,6 +78,7 @@ class Simulation:
         self._alerts.step()
         job, ring, reader = self._begin(trace)
         work = stretches(trace)
+        workers = deque(worker_pages(trace, ring))
         added = cycle = 0
         while not ring.ended:
             cycle += 1
@@ -85,6 +88,9 @@ class Simulation:
             end = bisect_right(work, self.now, key=lambda stretch: stretch.ended_at)
             self._scorer.add_work(job, work[added:end])
             added = end
+            while workers and workers[0].ended_at <= self.now:
+                page = workers.popleft()
+                self._log.put("workers", page.rows, {"job": job, "host": "replay", **page.columns})
             if cycle % MODELER_CYCLES == 0:
                 self._modeler.step()
             self._alerts.step()

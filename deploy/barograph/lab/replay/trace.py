@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 SYNCHRONIZING: Final = range(8, 64)
 """Codes of synchronizing operations. Others are Init (1), Finalize (2) and, from 64, those such as Bcast."""
+WORKER: Final = ("cpu_ns", "update_ns", "bytes")
+"""Arrays of a training's worker: all or none."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -27,12 +29,17 @@ class RankTrace:
     """The records of one rank, one value per collective, in order. Times are nanoseconds.
 
     enter, exit: since rank 0's start. p2p: time in point-to-point calls since the previous exit; None if not recorded.
+    used, updated, bytes: of a training's worker, processor time and time of updates since the previous exit, and size
+    of the parameters; None of another program.
     """
 
     operation: Ints
     enter: Ints
     exit: Ints
     p2p: Ints | None
+    used: Ints | None = None
+    updated: Ints | None = None
+    bytes: Ints | None = None
 
     @property
     def synchronizing(self) -> npt.NDArray[np.bool_]:
@@ -109,13 +116,15 @@ def _rank(file: Path, arrays: Mapping[str, Any], number: int) -> RankTrace:
     # If only rank 0's operations were recorded, the other ranks had the same.
     operation = _array(file, arrays, operations, gap.size)
     p2p = _array(file, arrays, f"p2p_ns_{number}", gap.size) if f"p2p_ns_{number}" in arrays else None
+    names = [f"{name}_{number}" for name in WORKER if f"cpu_ns_{number}" in arrays]
+    worker = [_array(file, arrays, name, gap.size) for name in names]
     first = int(_array(file, arrays, f"t_first_ns_{number}", 1)[0]) if f"t_first_ns_{number}" in arrays else 0
     if gap.size and (min(gap[1:].min(initial=0), duration.min()) < 0):
         raise TraceError(f"trace {file}: rank {number} has a negative duration, expected nanoseconds of at least 0")
     between = gap.copy()
     between[:1] = 0
     ends = first + np.cumsum(between + duration)
-    return RankTrace(operation, ends - duration, ends, p2p)
+    return RankTrace(operation, ends - duration, ends, p2p, *worker)
 
 
 def _array(file: Path, arrays: Mapping[str, Any], name: str, size: int | None) -> Ints:
