@@ -67,6 +67,9 @@ ELSEWHERE: Final = {
     r"barograph replay |barograph record ": "tests/deploy/test_replay.py",
     r"systemctl |journalctl ": "tests/deploy/test_booted.py",
     r"scontrol |srun ": "tests/deploy/test_slurm.py",
+    r"dask |barograph modeler --dask |barograph backtest bands .*--dask ": "tests/modeler/refits/test_workers.py",
+    r"barograph (backup|restore) /nfs/moved ": "tests/deploy/test_backup.py",
+    r"barograph run -- (torchrun|python train.py)": "tests/agent/test_training.py",
 }
 """Commands that are not typed here, and where they are."""
 

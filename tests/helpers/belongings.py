@@ -36,7 +36,7 @@ pair_coeff 1 1 1.0 1.0 2.5
 fix 1 all nve
 run 100
 """
-TRAINING: Final = """\
+SOLVE: Final = """\
 from barograph_agent import interval
 
 for _ in range(10):
@@ -171,7 +171,7 @@ def programs(folder: Path) -> None:
     """Programs with MPI and without, and an input of LAMMPS, under the names that pages give to the reader's own."""
     mpis.find("mpich").compile(PROGRAMS / "blocking.c", folder / "app")
     (folder / "in.lj").write_text(LAMMPS)
-    (folder / "train.py").write_text(TRAINING)
+    (folder / "solve.py").write_text(SOLVE)
 
 
 def history(folder: Path) -> None:
