@@ -17,12 +17,12 @@ from barograph_collector.lake.catalog import DATA, Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.extensions import LakeError
 from barograph_collector.lake.files import FileWriter
-from barograph_collector.lake.layout import COLLECTOR, columns, places_of
-from barograph_collector.lake.text import literal
+from barograph_collector.lake.layout import COLLECTOR, columns, places_of, rows_of
 from barograph_collector.storage.connection import StoreError, first_line
 from barograph_collector.storage.erased import Erased
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, OWN_COLUMNS
+from barograph_collector.storage.layout import LOG_COLUMNS, OWN_COLUMNS
 from barograph_collector.storage.store import LOG, Store
+from barograph_collector.storage.text import parquet
 
 SNAPSHOT: Final = "modeler.snapshot"
 """The modeler's, which has the names of jobs; without it the modeler reads the log again."""
@@ -45,6 +45,15 @@ class Erasure(NamedTuple):
     lake_files: int
     deleted: list[Path]
     left: list[Path]
+
+
+class LakeRows(NamedTuple):
+    """A file of the lake, the offsets in its name, and how many of its rows are the user's."""
+
+    table: str
+    path: Path
+    span: Span
+    rows: int
 
 
 def erase(
@@ -80,12 +89,10 @@ class _Found:
         self._disk = system.disk
         self._now = system.clock.now
         self._catalog: Catalog | None = None
-        jobs: set[str] = set()
-        ended: set[str] = set()
         with store.cursor() as log:
             rows = log.execute('SELECT DISTINCT job FROM jobs WHERE "user" = ?', [user]).fetchall()
-            jobs |= {job for (job,) in rows}
-            ended |= {job for (job,) in log.execute("SELECT DISTINCT job FROM runs").fetchall()}
+            jobs = {job for (job,) in rows}
+            ended = {job for (job,) in log.execute("SELECT DISTINCT job FROM runs").fetchall()}
         if lake is not None:
             scratch = store.path.with_name(f"{store.path.name}.lake.tmp")
             self._catalog = Catalog(lake.absolute(), store.database.name, scratch, system, catalog)
@@ -100,17 +107,20 @@ class _Found:
 
     def count(self) -> Erasure:
         """What there is."""
-        files = self._files()
+        return self._count(self._files())
+
+    def _count(self, files: list[LakeRows]) -> Erasure:
         deleted = [path for path in self._others() if path.exists()]
         return Erasure(
-            len(self._erased.jobs), self._rows(), sum(rows for *_, rows in files), len(files), deleted, self._left()
+            len(self._erased.jobs), self._rows(), sum(one.rows for one in files), len(files), deleted, self._left()
         )
 
     def erase(self) -> Erasure:
         """Remove it."""
-        found = self.count()
+        files = self._files()
+        found = self._count(files)
         if self._catalog is not None:
-            self._erase_lake(self._catalog)
+            self._erase_lake(self._catalog, files)
         if not self._store.erase(self._erased):
             raise ErasureError(f"{self._store.path} is open in another process, expected none")
         for path in found.deleted:
@@ -127,8 +137,8 @@ class _Found:
                     (rows[table],) = log.execute(query).fetchone() or (0,)
         return {table: count for table, count in rows.items() if count}
 
-    def _files(self) -> list[tuple[str, Path, Span, int]]:
-        """The files of the lake with rows of the user: table, path, offsets, and how many rows that are."""
+    def _files(self) -> list[LakeRows]:
+        """The files of the lake with rows of the user."""
         if self._catalog is None:
             return []
         found = []
@@ -136,12 +146,12 @@ class _Found:
         self._erased.prepare(connection)
         for table, path, size in self._catalog.files():
             span = Span.of(path, size, self._store.database.name)
-            query = self._erased.changed(_source(path), columns(table))
+            query = self._erased.changed(parquet([path]), columns(table))
             if span is None or not query:
                 continue
             (rows,) = connection.execute(query).fetchone() or (0,)
             if rows:
-                found.append((table, path, span, int(rows)))
+                found.append(LakeRows(table, path, span, int(rows)))
         return found
 
     def _jobs_of_lake(self, user: str) -> set[str]:
@@ -149,31 +159,25 @@ class _Found:
         paths = [path for table, path, _ in self._catalog.files() if table == "jobs"]
         if not paths:
             return set()
-        listed = ", ".join(literal(str(path)) for path in paths)
-        query = f'SELECT DISTINCT job FROM read_parquet([{listed}], union_by_name => true) WHERE "user" = ?'
-        query += f" AND {COLLECTOR} = ?"
+        source = parquet(paths, "union_by_name => true")
+        query = f'SELECT DISTINCT job FROM {source} WHERE "user" = ? AND {COLLECTOR} = ?'
         return {job for (job,) in self._catalog.connection.execute(query, [user, self._store.database.name]).fetchall()}
 
-    def _erase_lake(self, catalog: Catalog) -> None:
+    def _erase_lake(self, catalog: Catalog, files: list[LakeRows]) -> None:
         writer = FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
-        for table, path, span, _ in self._files():
-            within = {COLLECTOR: self._store.database.name, **places_of(catalog.data, table, path.parent)}
-            condition = " AND ".join(
-                [
-                    *(f"{name} = {literal(value)}" for name, value in within.items()),
-                    f'"{OFFSET}" BETWEEN {span.first} AND {span.last}',
-                ]
-            )
-            (rows,) = catalog.connection.execute(f"SELECT count(*) FROM {_source(path)}").fetchone() or (0,)
-            kept = self._erased.kept(_source(path), columns(table))
-            file = writer.rewrite(table, path, span.first, span.last, kept)
+        for table, path, span, _ in files:
+            places = places_of(catalog.data, table, path.parent)
+            condition = rows_of(self._store.database.name, places, span.first, span.last)
+            source = parquet([path])
+            (rows,) = catalog.connection.execute(f"SELECT count(*) FROM {source}").fetchone() or (0,)
+            kept = self._erased.kept(source, columns(table))
+            file = writer.rewrite(table, path.parent, span.first, span.last, kept)
             if file.rows:
                 catalog.replace(table, condition, file, rows)
             else:
                 catalog.remove(table, condition)
                 self._disk.unlink(file.path)
-        archiver = Archiver(self._store)
-        archiver.step(catalog, 0)  # lists the files of archived days anew, and archives none
+        Archiver(self._store).refresh(catalog)
         catalog.forget(self._now() + 60.0)
         listed = {path for _, path, _ in catalog.files()}
         for path in catalog.data.rglob(f"{self._store.database.name}-*.parquet"):
@@ -186,7 +190,3 @@ class _Found:
     def _left(self) -> list[Path]:
         """Older logs in the state directory, as a restore leaves them."""
         return sorted(self._state.glob("replaced-*"))
-
-
-def _source(path: Path) -> str:
-    return f"read_parquet({literal(str(path))}, hive_partitioning => false)"

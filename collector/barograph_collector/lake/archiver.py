@@ -10,7 +10,7 @@ import datetime
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
@@ -18,12 +18,12 @@ import duckdb
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import is_clustered
-from barograph_collector.lake.text import literal
 from barograph_collector.storage.days.archive import EPOCH, TIME_COLUMNS, ArchivedFile
 from barograph_collector.storage.days.partitions import Partition
 from barograph_collector.storage.days.retention import KEEP_ALL, Retention
 from barograph_collector.storage.layout import DAILY, FOLLOWING, LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.store import Store
+from barograph_collector.storage.text import literal, parquet
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,6 @@ class Archiver:
         listing = self._listing(catalog)
         if self._stale:
             self._refresh(catalog, listing)
-            self._stale = False
         if due is None:
             return False
         files = self._described(catalog, listing, due.day)
@@ -74,6 +73,10 @@ class Archiver:
         self.archived += 1
         _log.info("day %s is in the lake only: %d files", due.date, len(files))
         return True
+
+    def refresh(self, catalog: Catalog) -> None:
+        """Let archived days have the files that the lake has now. Raises as `step`."""
+        self._refresh(catalog, self._listing(catalog))
 
     def _due(self, position: int) -> Partition | None:
         """The oldest day that is to leave the database and can."""
@@ -95,7 +98,7 @@ class Archiver:
         return found
 
     def _refresh(self, catalog: Catalog, listing: Listing) -> None:
-        """Let archived days have the files that the lake has now: others have been merged, or are gone."""
+        """The same for files that are listed: others have been merged, or are gone."""
         archive = self._store.database.partitions.archive
         changed = []
         for partition in self._store.database.partitions.days:
@@ -110,6 +113,7 @@ class Archiver:
         if changed:
             files = [file for day in changed for file in self._described(catalog, listing, day)]
             self.call(lambda: self._store.archive(changed, files))
+        self._stale = False
 
     def _described(self, catalog: Catalog, listing: Listing, day: int) -> list[ArchivedFile]:
         return [
@@ -129,10 +133,9 @@ class Archiver:
             rows, total, last = log.execute(f'{query}, coalesce(max("{OFFSET}"), 0) FROM "{name}"').fetchone() or ()
         found, checksum = 0, 0
         if files and rows:
-            paths = _paths(catalog.data / file.path for file in files)
+            relation = parquet(catalog.data / file.path for file in files)
             # The lake may have rows that a log restored from a backup has lost.
             condition = f'WHERE "{OFFSET}" <= {last}'
-            relation = f"read_parquet([{paths}], hive_partitioning => false)"
             found, checksum = catalog.connection.execute(f"{query} FROM {relation} {condition}").fetchone() or (0, 0)
         if (found, checksum) == (rows, total):
             return ""
@@ -147,13 +150,14 @@ def describe(
     """What the log lists of the files of a table and day. data: the directory of the lake's files."""
     if not paths:
         return []
-    relation = f"read_parquet([{_paths(paths)}], hive_partitioning => false, union_by_name => true, filename => true)"
+    relation = parquet(paths, "union_by_name => true", "filename => true")
     jobs = "min(job), max(job)" if is_clustered(table) else "'', ''"
     at = f'"{TIME_COLUMNS[table]}"'
     rows = connection.execute(
         f'SELECT filename, count(*), max("{OFFSET}"), {jobs}, min({at}), max({at}) FROM {relation} GROUP BY filename'
     ).fetchall()
-    schema = connection.execute(f"SELECT file_name, list(name) FROM parquet_schema([{_paths(paths)}]) GROUP BY 1")
+    listed = ", ".join(literal(str(path)) for path in paths)
+    schema = connection.execute(f"SELECT file_name, list(name) FROM parquet_schema([{listed}]) GROUP BY 1")
     has = dict(schema.fetchall())
     return [
         ArchivedFile(
@@ -170,7 +174,3 @@ def describe(
         )
         for path, count, last, first_job, last_job, first_at, last_at in rows
     ]
-
-
-def _paths(paths: Iterable[Path]) -> str:
-    return ", ".join(literal(str(path)) for path in paths)

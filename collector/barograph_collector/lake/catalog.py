@@ -19,9 +19,9 @@ from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.files import LakeFile
 from barograph_collector.lake.layout import COLLECTOR, columns, partition
 from barograph_collector.lake.lease import FileLease, Lease, ServerLease, redacted
-from barograph_collector.lake.text import literal
 from barograph_collector.storage.connection import first_line, transaction
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, declared
+from barograph_collector.storage.text import literal
 
 AUTHOR: Final = "barograph"
 DATA: Final = "data"

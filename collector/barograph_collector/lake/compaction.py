@@ -14,9 +14,7 @@ from typing import Final, NamedTuple, Self
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.files import FileWriter, LakeFile
-from barograph_collector.lake.layout import COLLECTOR, places_of
-from barograph_collector.lake.text import literal
-from barograph_collector.storage.layout import OFFSET
+from barograph_collector.lake.layout import places_of, rows_of
 
 MIN_FILES: Final = 32
 """Files that are merged before their day has ended."""
@@ -99,14 +97,7 @@ class Compactor:
 
     def _merge(self, catalog: Catalog, writer: FileWriter, table: str, folder: Path, spans: Sequence[Span]) -> None:
         first, last = spans[0].first, spans[-1].last
-        places = places_of(catalog.data, table, folder)
-        within = " AND ".join(
-            [
-                f"{COLLECTOR} = {literal(self._collector)}",
-                f'"{OFFSET}" BETWEEN {first} AND {last}',
-                *(f"{name} = {literal(value)}" for name, value in places.items()),
-            ]
-        )
+        within = rows_of(self._collector, places_of(catalog.data, table, folder), first, last)
         file = writer.merge(table, folder, [span.path for span in spans], first, last)
         catalog.replace(table, within, file)
         self.merged += len(spans)

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from barograph_agent.system.disk import Disk
 from barograph_collector.lake.layout import CLUSTER, COLLECTOR, is_clustered, partition
-from barograph_collector.lake.text import literal
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, stored
+from barograph_collector.storage.text import literal, parquet
 
 ROW_GROUP: Final = 122_880
 FORMAT: Final = f"FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}"
@@ -73,18 +73,13 @@ class FileWriter:
 
         Its name is new: if it replaced a file of the lake, the deletion of that one would be its own.
         """
-        path = folder / f"{self._collector}-{first}-{last}-{secrets.token_hex(4)}.parquet"
-        names = ", ".join(literal(str(source)) for source in sources)
         # Files that are older than a column do not have it.
-        query = (
-            f"SELECT * FROM read_parquet([{names}], hive_partitioning => false, union_by_name => true) {_order(table)}"
-        )
-        return self._write(table, query, path)
+        return self.rewrite(table, folder, first, last, f"SELECT * FROM {parquet(sources, 'union_by_name => true')}")
 
-    def rewrite(self, table: str, path: Path, first: int, last: int, query: str) -> LakeFile:
-        """A file beside `path` with the rows of a query. Raises OSError, duckdb.Error."""
-        target = path.parent / f"{self._collector}-{first}-{last}-{secrets.token_hex(4)}.parquet"
-        return self._write(table, f"{query} {_order(table)}", target)
+    def rewrite(self, table: str, folder: Path, first: int, last: int, query: str) -> LakeFile:
+        """One file with the rows of a query, which are some of the same table and folder. Raises as `merge`."""
+        path = folder / f"{self._collector}-{first}-{last}-{secrets.token_hex(4)}.parquet"
+        return self._write(table, f"{query} {_order(table)}", path)
 
     def _copy(self, table: str, places: dict[str, str], condition: str, first: int, last: int) -> LakeFile:
         folder = self.folder(table, places)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from barograph_collector.storage.layout import LOG_COLUMNS
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
+from barograph_collector.storage.text import literal
 
 COLLECTOR: Final = "collector"
 CLUSTER: Final = "cluster"
@@ -34,3 +36,11 @@ def places_of(data: Path, table: str, folder: Path) -> dict[str, str]:
     """The values of the columns that partition a table, from the directory of a file."""
     parts = folder.relative_to(data / "main" / table).parts
     return {name: unquote(value) for name, _, value in (part.partition("=") for part in parts)}
+
+
+def rows_of(collector: str, places: Mapping[str, str], first: int | None = None, last: int | None = None) -> str:
+    """The condition on a collector's rows in one directory of a table; of offsets from `first` to `last`, if given."""
+    parts = [f"{name} = {literal(value)}" for name, value in ({COLLECTOR: collector} | dict(places)).items()]
+    if first is not None:
+        parts.append(f'"{OFFSET}" BETWEEN {first} AND {last}')
+    return " AND ".join(parts)

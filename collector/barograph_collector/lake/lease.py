@@ -13,7 +13,7 @@ import duckdb
 
 from barograph_agent.system.disk import Disk
 from barograph_collector.lake.extensions import LakeError, extension
-from barograph_collector.lake.text import literal
+from barograph_collector.storage.text import literal
 
 CATALOG_FILE: Final = "catalog.ducklake"
 LOCK_SECONDS: Final = 10

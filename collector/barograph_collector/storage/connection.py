@@ -10,6 +10,7 @@ from typing import Final
 import duckdb
 
 from barograph_collector.storage.erased import Erased
+from barograph_collector.storage.text import literal
 
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
@@ -57,8 +58,7 @@ def copy_tables(path: Path, target: Path, without: Erased | None = None) -> None
     """Copy all tables of a file that nobody has open to a new file, in the order of their rows. Raises duckdb.Error."""
     with duckdb.connect(config=_CONFIG) as connection:
         for file, name, mode in ((path, "old", "READ_ONLY"), (target, "new", "READ_WRITE")):
-            quoted = str(file).replace("'", "''")
-            connection.execute(f"ATTACH '{quoted}' AS {name} ({mode})")
+            connection.execute(f"ATTACH {literal(str(file))} AS {name} ({mode})")
         if without is not None:
             without.prepare(connection)
         query = (

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 import duckdb
 
+from barograph_collector.storage.text import literal
+
 TABLE: Final = "erased"
 NOBODY: Final = "erased"
 """In place of the user in rows that stay."""
@@ -43,8 +45,7 @@ class Erased(NamedTuple):
             jobs = f"(SELECT coalesce(list(job), []) FROM {TABLE})"
             return f"SELECT * FROM {source} WHERE NOT list_has_any({_MENTIONED}, {jobs})"
         if "editor" in found:
-            user = self.user.replace("'", "''")
-            named = f"CASE WHEN editor = '{user}' THEN '{NOBODY}' ELSE editor END"
+            named = f"CASE WHEN editor = {literal(self.user)} THEN '{NOBODY}' ELSE editor END"
             return f"SELECT * REPLACE ({named} AS editor) FROM {source}"
         return f"SELECT * FROM {source}"
 
@@ -52,8 +53,7 @@ class Erased(NamedTuple):
         """A query for the number of rows that do not stay as they are; empty for tables in which there are none."""
         found = set(columns)
         if "editor" in found:
-            user = self.user.replace("'", "''")
-            return f"SELECT count(*) FROM {source} WHERE editor = '{user}'"
+            return f"SELECT count(*) FROM {source} WHERE editor = {literal(self.user)}"
         if not found & {"job", "stream", "detail"}:
             return ""
         return f"SELECT (SELECT count(*) FROM {source}) - (SELECT count(*) FROM ({self.kept(source, columns)}))"

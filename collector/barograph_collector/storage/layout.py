@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_collector.storage.text import literal
 
 OFFSET: Final = "offset"
 STREAMS: Final = "streams"
@@ -94,8 +95,8 @@ def restored(table: str, column: str) -> str:
 def default(table: str, column: str) -> str:
     """The value of a column, as SQL, in rows that are older than the column."""
     kind = TABLES[table].columns[column]
-    value = str(TABLES[table].defaults.get(column, "" if kind.is_text else 0)).replace("'", "''")
-    return f"'{value}'::{LOG_COLUMNS[table][column]}"
+    value = str(TABLES[table].defaults.get(column, "" if kind.is_text else 0))
+    return f"{literal(value)}::{LOG_COLUMNS[table][column]}"
 
 
 def declared(columns: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import duckdb
 
@@ -40,6 +40,7 @@ MIN_FREE_BYTES: Final = 2**26
 """The file is written anew if this share of it, and so many bytes, are free."""
 REPLAY_ROWS: Final = 100_000
 _FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
+Read = TypeVar("Read")
 _log = logging.getLogger(__name__)
 
 
@@ -131,10 +132,7 @@ class Store:
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
         """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError, and LakeAway without a lake."""
         with self._paging, self._counted():
-            try:
-                return self.database.pages.read(table, after, limit, job)
-            except duckdb.CatalogException:  # a day has been archived or dropped meanwhile
-                return self.database.pages.read(table, after, limit, job)
+            return _read_again(lambda: self.database.pages.read(table, after, limit, job))
 
     def has_rows(self, offsets: Mapping[str, int]) -> bool:
         """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
@@ -149,10 +147,7 @@ class Store:
             # The head before `heads`: up to it they lack no row.
             head, heads = self.database.head, self.database.heads
             if news := {table: after for table, after in offsets.items() if heads[table] > after}:
-                try:
-                    return self.database.rounds.read_round(news, head, limit)
-                except duckdb.CatalogException:  # a day has been archived or dropped meanwhile
-                    return self.database.rounds.read_round(news, head, limit)
+                return _read_again(lambda: self.database.rounds.read_round(news, head, limit))
         return upto, found
 
     @contextlib.contextmanager
@@ -323,3 +318,11 @@ class Store:
             self.commit(entries, marks)
         if number > began:
             _log.info("took messages %d to %d from the journal, which the database did not have yet", began + 1, number)
+
+
+def _read_again(read: Callable[[], Read]) -> Read:
+    """Read, once more if a table has gone meanwhile."""
+    try:
+        return read()
+    except duckdb.CatalogException:  # a day has been archived or dropped
+        return read()

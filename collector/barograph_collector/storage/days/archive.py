@@ -16,6 +16,7 @@ import duckdb
 
 from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, default, quoted, restored
+from barograph_collector.storage.text import parquet
 
 FILES: Final = "lake_files"
 TIME_COLUMNS: Final = {table: next(n for n in ("ended_at", "at") if n in LOG_COLUMNS[table]) for table in DAILY}
@@ -117,7 +118,7 @@ class Archive:
             if any(one.may_have(file) for one in wanted)
         ]
         parts = [
-            f"SELECT {_selected(table, lacks)} FROM read_parquet([{self._paths(same)}], hive_partitioning => false)"
+            f"SELECT {_selected(table, lacks)} FROM {parquet(self._paths(same))}"
             for lacks in sorted({file.lacks for file in files})
             if (same := [file for file in files if file.lacks == lacks])
         ]
@@ -128,9 +129,8 @@ class Archive:
         reason = first_line(error) if self.directory is not None else "they are in a lake, and the collector has none"
         return LakeAway(f"{_listed(days)} could not be read: {reason}")
 
-    def _paths(self, files: Sequence[ArchivedFile]) -> str:
-        paths = (str((self.directory or _NOWHERE) / file.path) for file in files)
-        return ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    def _paths(self, files: Sequence[ArchivedFile]) -> list[Path]:
+        return [(self.directory or _NOWHERE) / file.path for file in files]
 
 
 def unreadable(error: duckdb.Error) -> bool:
