@@ -110,25 +110,25 @@ class Evidence:
 
         Above 1 if and only if there is an alarm: strong evidence of less than the margin scores 1.
         """
-        level = max(self._level.slow.score, self._level.fast.score) if self._level is not None else 0.0
-        total = self.runtime_test.score if self.runtime_test is not None else 0.0
-        delay = self._delay.score if self._delay is not None else 0.0
-        nodes = max((test.score for test in self._nodes), default=0.0)
-        workers = self._workers.score if self._workers is not None else 0.0
-        highest = max(level, delay, total, nodes, workers, self._change.slow.score, self._stall_score)
+        scores = [test.score for test in self._slow_tests]
+        scores += [self._level.fast.score] if self._level is not None else []
+        scores += [self.runtime_test.score] if self.runtime_test is not None else []
+        highest = max(*scores, self._stall_score, 0.0)
         return min(highest, 1.0) if self.open is None else highest
 
     @property
     def log_e(self) -> float:
         """Log e-value of the hypothesis that the job is not slow: the mean e-value of its tests."""
-        logs = [self._change.slow.log_e]
-        logs += [self._level.slow.log_e] if self._level is not None else []
-        logs += [test.log_e for test in self._nodes]
-        logs += [self._workers.log_e] if self._workers is not None else []
-        logs += [self._delay.log_e] if self._delay is not None else []
+        logs = [test.log_e for test in self._slow_tests]
         logs += [self.runtime_test.log_e] if self.runtime_test is not None else []
         highest = max(logs)
         return highest + math.log(math.fsum(math.exp(log - highest) for log in logs) / len(logs))
+
+    @property
+    def _slow_tests(self) -> list[Sequential | DelayTest | NodeTest | WorkerTest]:
+        """The tests that the job is slow, but for that of the whole run."""
+        others = (self._level.slow if self._level is not None else None, self._delay, self._workers)
+        return [self._change.slow, *self._nodes, *(test for test in others if test is not None)]
 
     @property
     def open(self) -> Alarm | None:
@@ -245,10 +245,10 @@ class Evidence:
             self.slow_worker, self._raised = slow, None
             self.alarms.append(Alarm("slow", WORKERS, slow.since, row.ended_at, slow.slowdown, test.score))
             self._drop_since(slow.since)
-        elif alarm is not None and alarm.basis == WORKERS:
+        elif alarm is not None and alarm.basis == WORKERS and self.slow_worker is not None:
             alarm.score = max(alarm.score, test.score)
-            if math.isfinite(test.recovered_at):
-                self._close(alarm, test.recovered_at)
+            if math.isfinite(recovered_at := test.recovered_at(self.slow_worker)):
+                self._close(alarm, recovered_at)
         self.highest = max(self.highest, self.score)
 
     def _judge_nodes(self, test: NodeTest, now: float) -> None:
@@ -395,13 +395,7 @@ class Evidence:
         """End the disturbance and reset the tests."""
         alarm.ended_at = at
         self._near = 0
-        self._change.slow.reset()
-        for test in self._nodes:
+        for test in self._slow_tests:
             test.reset()
-        if self._workers is not None:
-            self._workers.reset()
-        if self._delay is not None:
-            self._delay.reset()
         if self._level is not None:
-            self._level.slow.reset()
             self._level.fast.reset()

@@ -35,7 +35,8 @@ WAITED: Final = 0.5
 MIN_STEPS: Final = 3
 """Least steps in a row that counts."""
 RECOVERED: Final = 3
-"""Rounds in a row without half of the delay end the disturbance."""
+"""Rounds in a row without SHARE of the delay end the disturbance."""
+SHARE: Final = 0.5
 MAX_WORKERS: Final = 65_536
 MAX_ROUNDS: Final = 256
 
@@ -94,8 +95,6 @@ class WorkerTest:
         """Of the bet on each worker."""
         self._rounds: deque[Round] = deque(maxlen=MAX_ROUNDS)
         self._began_at = math.nan
-        self._near = 0
-        self._slow = -1
 
     @property
     def log_e(self) -> float:
@@ -135,7 +134,6 @@ class WorkerTest:
         while since and since[0].worst != place:
             since.pop(0)
         counted = [one for one in since if one.worst == place]
-        self._slow, self._near = place, 0
         delay, step = (float(np.mean([getattr(one, name) for one in counted])) for name in ("delay", "step"))
         updates = [one.update for one in counted if one.update == one.update]
         rank = self._ranks[place]
@@ -148,16 +146,17 @@ class WorkerTest:
             float(np.median(updates)) if updates else math.nan,
         )
 
-    @property
-    def recovered_at(self) -> float:
-        """From when on the slow worker has been like the others; NaN while it is slow."""
-        return self._rounds[-RECOVERED].began_at if self._near >= RECOVERED else math.nan
+    def recovered_at(self, slow: SlowWorker) -> float:
+        """From when on a worker that was slow has been like the others; NaN while it is slow."""
+        rounds = list(self._rounds)[-RECOVERED:]
+        place = self._ranks.index(slow.rank) if slow.rank in self._ranks else -1
+        is_slow = [one.worst == place and one.delay >= SHARE * slow.delay for one in rounds]
+        return rounds[0].began_at if len(rounds) == RECOVERED and not any(is_slow) else math.nan
 
     def reset(self) -> None:
         """Forget the evidence."""
         self._log_e[:] = 0.0
         self._rounds.clear()
-        self._near, self._slow = 0, -1
 
     def _judge(self, began_at: float, rows: list[WorkerRow]) -> Round:
         own, cpu, update, wait = np.array([one[3:7] for one in rows]).T
@@ -179,10 +178,6 @@ class WorkerTest:
         self._log_e += math.log(1 - STAKE)
         if found.worst >= 0:
             self._log_e[found.worst] += math.log((1 - STAKE + STAKE * self._size) / (1 - STAKE))
-        if self._slow >= 0:
-            usual = [one.delay for one in self._rounds if one.worst == self._slow]
-            near = found.worst != self._slow or (bool(usual) and found.delay < 0.5 * float(np.mean(usual)))
-            self._near = self._near + 1 if near else 0
 
 
 def _length(rows: list[WorkerRow]) -> float:
