@@ -1,4 +1,4 @@
-/* Optimizer steps of a training program: recorded by the hook in its interpreter, `barograph_agent/training/hook`. */
+/* Optimizer steps of a training program: recorded by the hook in its interpreter, `barograph_agent/training`. */
 #ifndef BAROGRAPH_TRAINING_H
 #define BAROGRAPH_TRAINING_H
 

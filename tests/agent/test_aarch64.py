@@ -14,18 +14,15 @@ import pytest
 from barograph_agent.ring.reader import Ring
 from helpers.mpi import REPOSITORY, missing
 
+from .test_interception import CALLS, ENDS, PROGRAMS, ROUNDS, STATUSES
+
 pytestmark = pytest.mark.integration
 
-PROGRAMS = Path(__file__).with_name("programs")
 MPI = REPOSITORY / ".venv-aarch64"
 QEMU = "qemu-aarch64-static"
 SYSTEM = Path("/usr/aarch64-linux-gnu")
 COMPILER = [sys.executable, "-m", "ziglang", "cc", "-target"]
 SHIM_TARGET, PROGRAM_TARGET = "aarch64-linux-gnu.2.17", "aarch64-linux-gnu.2.28"
-ROUNDS = 7
-CALLS = 11 * ROUNDS
-ENDS = {"finalize": 0, "exit": 5, "abort": None, "_exit": None, "MPI_Abort": None, "kill": None}
-"""Exit statuses in the ring; that of MPI_Abort depends on the MPI."""
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +86,12 @@ def library(mpi: Path, folder: Path) -> Path:
 
 def test_every_collective_is_recorded_for_each_kind_of_end(mpi: Path, library: Path, folder: Path) -> None:
     collectives = program(mpi, folder, "collectives.c")
-    for end, status in ENDS.items():
+    for end in ENDS:
         done = run(mpi, library, folder / end, [collectives, str(ROUNDS), end])
         assert "bad=0" in done.stdout, done.stderr
         with only_ring(folder / end) as ring:
             assert (ring.head, ring.dropped, ring.finalized) == (CALLS, 0, end == "finalize")
-            assert end == "MPI_Abort" or ring.exit_status == status
+            assert end == "MPI_Abort" or ring.exit_status == STATUSES.get(end)
             records = ring.records(0, ring.head)
             assert (records["enter_ns"] <= records["exit_ns"]).all()
             assert (np.diff(records["exit_ns"].astype(np.int64)) >= 0).all()

@@ -81,8 +81,7 @@ class NodeReducer:
         while (at := self._align()) is not None and (length := self._due(at, final)):
             times = np.zeros((len(self._members), len(COLUMNS), length), np.int64)
             known = np.zeros((len(self._members), length), bool)
-            sites, bytes_ = _calls(self._members[0], at, length)
-            is_training = self._is_training()
+            sites, bytes_, is_training = _calls(self._members[0], at, length)
             # Of a training they are other times of each worker, elsewhere counts of which only the sum matters.
             sent = np.zeros((len(self._members) if is_training else 1, len(SENT), length), np.int64)
             for number, (member, into, flags) in enumerate(zip(self._members, times, known, strict=True)):
@@ -103,11 +102,6 @@ class NodeReducer:
     def take_workers(self) -> dict[str, Any] | None:
         """The columns of `workers` (without job and host) that are due; None if none are."""
         return self._workers.take(self._members[0].ring)
-
-    def _is_training(self) -> bool:
-        """Whether the next record is a step of a training."""
-        ring, cursor = self._members[0]
-        return int(ring.records(cursor.node_position, cursor.node_position + 1)["op"][0]) == STEP
 
     def _may_be_due(self) -> bool:
         """A fast check of one ring, and of whether any is half full: usually no block is complete."""
@@ -191,10 +185,11 @@ def _index(ring: Ring, position: int) -> int:
     return int(ring.records(position, position + 1)["index"][0]) if ring.dropped else position
 
 
-def _calls(member: Member, at: int, length: int) -> tuple[Times, Times]:
+def _calls(member: Member, at: int, length: int) -> tuple[Times, Times, bool]:
     """Of `length` sync points from `at` on: the call sites at both ends of their intervals, (length, 2), and bytes.
 
-    Bytes are 0 where unknown, all are 0 where the record or the one before it is missing. The cursor stays.
+    Bytes are 0 where unknown, all are 0 where the record or the one before it is missing. Also whether they are the
+    steps of a training. The cursor stays.
     """
     ring, cursor = member
     begin = max(cursor.node_position - 1, ring.tail)
@@ -206,7 +201,7 @@ def _calls(member: Member, at: int, length: int) -> tuple[Times, Times]:
     columns = index[fresh] - at
     sites[columns, 0], sites[columns, 1] = np.append(0, site[:-1])[fresh], site[fresh]
     bytes_[columns] = np.where(records["bytes"] == BYTES_UNKNOWN, 0, records["bytes"])[fresh].astype(np.int64)
-    return sites, bytes_
+    return sites, bytes_, int(records["op"][-1]) == STEP
 
 
 def _read(member: Member, at: int, into: Times, sent: Times, known: Flags) -> None:
