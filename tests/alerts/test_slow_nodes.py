@@ -125,6 +125,12 @@ def test_a_node_that_was_slow_from_the_begin_is_named_where_healthy_runs_are_kno
     assert "ms longer per sync point than the others" in found[0][2]
 
 
+def test_nodes_without_any_work_are_left_out():
+    """Of three nodes one works for nothing: only two remain to be compared, and none where the work of all ends."""
+    found = Machine().run(lambda i, k: 0.0 if k == 0 or (k > 1 and i >= 16) else 1.3 if k == 4 and i >= 8 else 1.0)
+    assert {tuple(members) for _, members, _ in named(found)} == {("n4",)}
+
+
 def test_a_place_to_which_the_program_gives_more_work_is_blamed_for_nothing():
     machine = Machine()
     for _ in range(5):

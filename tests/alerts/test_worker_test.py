@@ -10,7 +10,7 @@ import pytest
 
 from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.evidence import WORKERS, Evidence
-from barograph_alerts.detection.worker_test import WorkerRow, WorkerTest
+from barograph_alerts.detection.worker_test import MAX_WORKERS, WorkerRow, WorkerTest
 from barograph_alerts.job.verdict import sentence
 
 SECONDS = 2.0
@@ -104,6 +104,15 @@ def test_rows_that_are_lost_and_workers_that_are_missing_end_no_test() -> None:
     rows = [row for number, row in enumerate(rounds(60, 2, slow)) if number % 5]
     assert [alarm.basis for alarm in judged(rows, 2).alarms] == [WORKERS]
     assert not judged((row for row in rounds(60, 3, slow) if row.rank < 2), 3).alarms
+
+
+def test_numbers_of_workers_that_no_training_has_are_not_compared_and_take_no_memory() -> None:
+    for workers in (-1, 0, 1, MAX_WORKERS + 1, 2**62):
+        test = WorkerTest(0.05, 0.05, workers)
+        assert not any(test.add(row) for row in rounds(4, 2, slow))
+        assert (test.score, test.slow()) == (0.0, None)
+    strangers = (row._replace(rank=rank) for row in rounds(1, 1, slow) for rank in (2, 3, 2**31))
+    assert not any(WorkerTest(0.05, 0.05, 2).add(row) for row in strangers)
 
 
 def test_an_alarm_ends_when_the_worker_is_like_the_others_again() -> None:

@@ -9,11 +9,11 @@ import pytest
 from barograph_alerts.processor import Scorer
 from simulation.values import play
 
-SERVICES = 8
-"""CI plays 250 of them: `make simulate-values`."""
+SEEDS = (1, 2, 3, 4, 36, 141, 201)
+"""Some of which have ended a daemon. CI plays 250 of them: `make simulate-values`."""
 
 
-@pytest.mark.parametrize("seed", range(1, SERVICES + 1))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_value_that_the_collector_accepts_raises_in_a_daemon(seed: int) -> None:
     found = play(seed)
     assert found["accepted"] > 100

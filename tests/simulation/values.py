@@ -1,7 +1,8 @@
 """A hostile agent: rows of every table with values that are extreme, missing or contradict each other.
 
 `python -m simulation.values --rounds 10000 --seed 1`. Rows that the collector accepts go to modeler and scorer, what
-these write goes to each other, and their metrics are rendered. No exception may leave them, not even into quarantine.
+these write goes to each other, and their metrics are rendered. No exception may leave them, not even into quarantine,
+and no warning of numpy, which is an error here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import random
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
@@ -246,12 +248,14 @@ def play(seed: int, rounds: int = ROUNDS_PER_SERVICE) -> Counter[str]:
 def serve(seed: int, rounds: int = ROUNDS_PER_SERVICE) -> Service:
     """The service after so many rounds. Raises what leaves a handler, with seed and round."""
     service, agent = Service(), Hostile(seed)
-    for number in range(rounds):
-        try:
-            service.take(agent.appends())
-        except Exception as error:
-            error.add_note(f"seed {seed}, round {number}")
-            raise
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for number in range(rounds):
+            try:
+                service.take(agent.appends())
+            except Exception as error:
+                error.add_note(f"seed {seed}, round {number}")
+                raise
     service.found["rounds"] += rounds
     return service
 

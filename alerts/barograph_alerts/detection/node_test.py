@@ -301,7 +301,7 @@ class NodeTest:
         """Look whether these nodes have recovered with the latest span that was tested, after an alarm."""
         places = [self._places[name] for name in slow.names]
         excess = [_padded(one.excess, len(self._places))[places] for one in self._recent]
-        near = np.nanmax(excess[-1]) < SHARE * np.nanmax(excess)
+        near = np.fmax.reduce(excess[-1]) < SHARE * np.fmax.reduce(excess, axis=None)
         self._near = self._near + 1 if near else 0
         if self._near >= RECOVERED:
             self.recovered_at = self._recent[-self._near].started_at

@@ -87,11 +87,12 @@ class WorkerTest:
     def __init__(self, alpha: float, margin: float, workers: int) -> None:
         self._limit = -math.log(alpha)
         self._margin = margin
-        self._size = workers
+        self._size = workers if 1 < workers <= MAX_WORKERS else 0
+        """Their number; 0 if they are not compared."""
         self._rows: dict[int, WorkerRow] = {}
         self._hosts: dict[int, str] = {}
         self._ranks: list[int] = []
-        self._log_e: Floats = np.zeros(max(workers, 1))
+        self._log_e: Floats = np.zeros(max(self._size, 1))
         """Of the bet on each worker."""
         self._rounds: deque[Round] = deque(maxlen=MAX_ROUNDS)
         self._began_at = math.nan
@@ -109,7 +110,7 @@ class WorkerTest:
 
     def add(self, row: WorkerRow) -> bool:
         """Add a row; whether it completes a round."""
-        if not 1 < self._size <= MAX_WORKERS or row.steps < MIN_STEPS or not row.own > 0:
+        if not row.rank < self._size or row.steps < MIN_STEPS or not row.own > 0:
             return False
         self._rows[row.rank] = row
         if len(self._rows) < self._size:

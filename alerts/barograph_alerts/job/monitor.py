@@ -33,6 +33,8 @@ WORK: Final = 1024
 """Work spans held until the windows of their time arrive; the oldest are dropped."""
 MESSAGES: Final = 0.1
 """Share of the time per sync point that is added to that of messages, where nodes are compared by it."""
+MIN_OWN_SECONDS: Final = 1e-9
+"""Less own work per sync point than a clock resolves is none, and such nodes are not compared."""
 WINDOWS: Final = 64
 """Newest windows kept, to see what the job did during a work span."""
 PROJECTED: Final = 0.5
@@ -152,20 +154,25 @@ class JobMonitor:
 
     def _compare_nodes(self, span: WorkSpan) -> None:
         """Test the nodes of a job on several, with what the job did meanwhile."""
-        if self._windows is None or not span.exact or len(span.members) < 2:
+        if self._windows is None or not span.exact:
             return
-        members = [one for one in span.members if min(one.own_seconds, one.most_seconds) > 0]
+        members = [one for one in span.members if min(one.own_seconds, one.most_seconds) >= MIN_OWN_SECONDS * one.syncs]
+        if len(members) < 2:
+            return
         most, mean = (
             {one.name: seconds / one.syncs for one, seconds in zip(members, found, strict=True)}
             for found in ([one.most_seconds for one in members], [one.own_seconds for one in members])
         )
-        pace = median((one.own_seconds + one.wait_seconds) / one.syncs for one in span.members)
-        began_at = span.ended_at - pace * max(one.syncs for one in span.members)
+        pace = median((one.own_seconds + one.wait_seconds) / one.syncs for one in members)
+        # A node may write numbers that contradict each other.
+        if not pace >= MIN_OWN_SECONDS:
+            return
+        began_at = span.ended_at - pace * max(one.syncs for one in members)
         classes: Counter[int] = Counter()
         for window in self._windows:
             if window.ended_at > began_at and window.started_at < span.ended_at:
                 classes.update(window.seconds)
-        if len(members) > 1 and classes:
+        if classes:
             work = NodeSpan(began_at, span.ended_at, most, mean, pace, classes)
             # Next to no time in messages may vary by factors.
             late = {one.name: one.p2p_seconds / one.syncs + MESSAGES * pace for one in members}

@@ -419,7 +419,8 @@ def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
 def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> Iterator[str]:
     _, lower, upper = limits
     if upper > WIDE * lower:
-        yield f"The limits are {upper / lower:.2g} times apart: the runs are too few or too irregular for more."
+        times = upper / lower if lower > 0 else float("inf")
+        yield f"The limits are {times:.2g} times apart: the runs are too few or too irregular for more."
     if (ranks := known.outliers.get(size)) is not None:
         yield f"The runs on {ranks:g} ranks are far from the curve of the others and were left out."
     if known.level is not None:
