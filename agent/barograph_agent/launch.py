@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+import msgspec
+
 from barograph_agent import shim
 from barograph_agent.job.forward import forwarding
 from barograph_agent.job.identity import Job
@@ -69,11 +71,11 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         return error.status
     if guard is not None:
         try:
-            if settings.drain_seconds > 0 and not is_listening(settings.endpoint):
-                where = f"at {settings.endpoint}, where nothing listens; `barograph up` starts one"
+            if settings.drain_seconds > 0 and not is_listening(guard.plan.endpoint):
+                where = f"at {guard.plan.endpoint}, where nothing listens; `barograph up` starts one"
                 print(f"barograph: waiting up to {settings.drain_seconds:g} s for the collector {where}", file=out)
             end = CommandEnd(CLOCK.now(), runtime, status)
-            _summarize(guard.finish(end), end, guard, settings, out)
+            _summarize(guard.finish(end), end, guard, out)
             print(f"barograph: job       {places.job_address(job.key, settings.endpoint, environment)}", file=out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
@@ -108,7 +110,7 @@ class SidecarGuard:
     """Supervises the sidecar of one run: starts it, restarts it when it dies, and reads its report at the end."""
 
     def __init__(self, job: Job, settings: RunOptions, environment: Mapping[str, str]) -> None:
-        places.check_endpoint(settings.endpoint)
+        settings = msgspec.structs.replace(settings, endpoint=places.check_endpoints(settings.endpoint))
         self._environment = dict(environment)
         preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
         unique = f"{job.key.replace('/', '-')}-{secrets.token_hex(4)}"
@@ -274,13 +276,11 @@ def _forwarded_signals() -> Iterator[_SignalForwarder]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _summarize(
-    report: DeliveryReport | None, end: CommandEnd, guard: SidecarGuard, settings: RunOptions, out: TextIO
-) -> None:
+def _summarize(report: DeliveryReport | None, end: CommandEnd, guard: SidecarGuard, out: TextIO) -> None:
     intervals = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
     verdict = "unknown: nothing was reported"
     if report is not None:
-        intervals, verdict = _intervals(report, guard), _verdict(report, end, settings)
+        intervals, verdict = _intervals(report, guard), _verdict(report, end, guard.plan.endpoint)
     print(f"barograph: intervals {intervals}", file=out)
     print(f"barograph: runtime   {end.runtime_seconds:.2f} s", file=out)
     print(f"barograph: verdict   {verdict}", file=out)
@@ -314,7 +314,7 @@ def _unseen(report: DeliveryReport) -> str:
     )
 
 
-def _verdict(report: DeliveryReport, end: CommandEnd, settings: RunOptions) -> str:
+def _verdict(report: DeliveryReport, end: CommandEnd, endpoint: str) -> str:
     if end.exit_status and report.verdict.startswith("unknown"):
         return f"unknown: the command failed with exit status {end.exit_status}, and is compared with no other run"
     if report.verdict:
@@ -322,5 +322,5 @@ def _verdict(report: DeliveryReport, end: CommandEnd, settings: RunOptions) -> s
     if report.trouble:
         return f"unknown: {report.trouble}"
     if not report.reached:
-        return f"unknown: no collector answered at {settings.endpoint}"
+        return f"unknown: no collector answered at {endpoint}"
     return "unknown: no alerts daemon gave one"

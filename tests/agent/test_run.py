@@ -354,9 +354,9 @@ def test_the_wait_for_a_missing_collector_is_announced(alone: Node) -> None:
 
 def test_a_command_that_failed_is_not_said_to_lack_a_history() -> None:
     report = DeliveryReport(0, 0, 0, 0, 0, reached=True, verdict="unknown: 0 healthy runs in the history, 1 needed")
-    said = _verdict(report, CommandEnd(0.0, 1.0, 3), RunOptions(NOWHERE))
+    said = _verdict(report, CommandEnd(0.0, 1.0, 3), NOWHERE)
     assert said == "unknown: the command failed with exit status 3, and is compared with no other run"
-    assert _verdict(report, CommandEnd(0.0, 1.0, 0), RunOptions(NOWHERE)) == report.verdict
+    assert _verdict(report, CommandEnd(0.0, 1.0, 0), NOWHERE) == report.verdict
 
 
 @pytest.mark.process

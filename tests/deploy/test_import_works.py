@@ -155,12 +155,12 @@ def test_a_retry_continues_with_the_row_of_works_where_the_run_has_been_welcomed
     opened: list[str] = []
     with Delivery("tcp://127.0.0.1:1", works=WorkDigests()) as delivery:
 
-        def send(message: wire.FromClient) -> None:
+        def send(endpoint: str, message: wire.FromClient) -> None:
             """Only the stream of the run is answered."""
             assert isinstance(message, wire.Hello)
             opened.append(message.stream)
             if not message.stream.endswith(transport.WORK):
-                delivery._process(wire.Welcome(message.stream, 0, 64))
+                delivery._process(endpoint, wire.Welcome(message.stream, 0, 64))
 
         monkeypatch.setattr(delivery, "_send", send)
         with pytest.raises(CollectorUnreachable):

@@ -286,6 +286,35 @@ def test_an_interrupted_import_is_completed_by_the_next(collector, tmp_path):
     assert (len(jobs), len(set(jobs)), len(runtimes)) == (20, 20, 20)
 
 
+def test_of_several_collectors_each_run_is_in_one_also_after_the_list_has_changed(collector, tmp_path):
+    records, _, _ = split(read_table(lines(csv_of(40)), {}, "lab", ""))
+    with collector_on(tmp_path / "second.duckdb") as second, collector_on(tmp_path / "third.duckdb") as third:
+        everywhere = [collector.endpoint, second.endpoint, third.endpoint]
+        with pytest.MonkeyPatch.context() as patch, Delivery(",".join(everywhere[:2])) as cut:
+            patch.setattr(transport, "MESSAGES", ("jobs",))
+            assert len(list(cut.send(iter(records[:20])))) == 20
+        for count, added in ((2, 40), (3, 0)):
+            with Delivery(",".join(everywhere[:count])) as whole:
+                assert len(list(whole.send(iter(records)))) == 40
+                assert (whole.added, whole.known) == (added, 40 - added)
+        assert [len(runtimes) for _, runtimes in map(stored, (collector, second, third))][2] == 0
+        parts = [stored(one) for one in (collector, second)]
+    assert sorted(job for jobs, _ in parts for job in jobs) == sorted(record.job.key for record in records)
+    assert all(len(jobs) == len(runtimes) > 5 for jobs, runtimes in parts)
+
+
+def test_an_import_names_the_collector_that_does_not_answer(collector, monkeypatch):
+    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 0.2)
+    records, _, _ = split(read_table(lines(csv_of(3)), {}, "lab", ""))
+    with (
+        Delivery(f"{collector.endpoint},tcp://127.0.0.1:1") as delivery,
+        pytest.raises(CollectorUnreachable, match=r"no answer from the collector at tcp://127\.0\.0\.1:1 within"),
+    ):
+        list(delivery.send(iter(records)))
+    assert stored(collector) == ([], [])
+
+
 def test_the_first_bad_lines_are_shown_and_all_are_counted(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text("app,ranks,seconds\n" + "fft,4,1\n" + "fft,4,never\n" * 25)

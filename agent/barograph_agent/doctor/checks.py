@@ -29,15 +29,18 @@ _SHARED: Final = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "9p", "cifs
 """Prefixes of the types of file systems that nodes may share."""
 
 
-def examine(environment: Environment, endpoint: str) -> Iterator[Finding]:
-    """Run all checks; yields each finding as soon as it is available. A failed check does not raise."""
+def examine(environment: Environment, collectors: str) -> Iterator[Finding]:
+    """Run all checks; yields each finding as soon as it is available. A failed check does not raise.
+
+    collectors: addresses with commas between.
+    """
     yield check_shim()
     yield check_compiler(environment)
     yield check_launcher(environment)
     yield from check_watching(environment)
     yield check_rings(places.ring_root(environment))
     yield check_spool(places.spool_root(environment))
-    yield check_collector(endpoint, environment)
+    yield from check_collectors(collectors, environment)
     yield check_rules(environment)
     yield check_salt(environment)
     yield check_configuration(environment)
@@ -94,6 +97,17 @@ def check_spool(root: Path) -> Finding:
     if free < SPOOL_BYTES:
         return Finding("spool", "warn", f"{text}, a run may need {SPOOL_BYTES / 2**20:.0f} MB", advice)
     return Finding("spool", "ok", text)
+
+
+def check_collectors(collectors: str, environment: Environment) -> Iterator[Finding]:
+    """The same of each collector of a list, if it is one."""
+    try:
+        places.check_endpoints(collectors)
+    except places.EndpointError as error:
+        yield Finding("collector", "fail", str(error), "set BAROGRAPH_COLLECTOR")
+        return
+    for endpoint in places.endpoints(collectors):
+        yield check_collector(endpoint, environment)
 
 
 def check_collector(endpoint: str, environment: Environment) -> Finding:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
 from barograph_agent.settings import places
-from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoint
+from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoint, check_endpoints
 from barograph_agent.settings.setting import File, Form, Option, Section, Size, declared, path
 from barograph_agent.settings.sources import ConfigError, from_file, site_file
 
@@ -46,7 +46,13 @@ CollectorAddress: TypeAlias = Annotated[
     Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", check_endpoint),
     Option("the collector", variable="BAROGRAPH_COLLECTOR"),
 ]
-"""A setting of every client of the log, including daemons."""
+"""A setting of clients that use one collector."""
+CollectorAddresses: TypeAlias = Annotated[
+    str,
+    Form("ENDPOINT[,...]", "tcp://HOST:PORT or ipc://PATH, or several with commas between", check_endpoints),
+    Option("the collector; of several, one is chosen for each job", variable="BAROGRAPH_COLLECTOR"),
+]
+"""The same of those that use several."""
 
 
 class AgentSettings(Section, frozen=True):
@@ -58,7 +64,7 @@ class AgentSettings(Section, frozen=True):
     table = "agent"
     variables = "BAROGRAPH"
 
-    collector: CollectorAddress = DEFAULT_ENDPOINT
+    collector: CollectorAddresses = DEFAULT_ENDPOINT
     page: Annotated[
         str | None,
         Form("URL", "http://HOST:PORT"),
@@ -155,7 +161,7 @@ def value_or_default(name: str, given: Mapping[str, str]) -> Any:
 
 
 def endpoint(given: Mapping[str, str]) -> str:
-    """The collector's address: the variable's, the file's, or the default. An invalid file is a message."""
+    """The collector's address, or several: the variable's, the file's, or the default. An invalid file is a message."""
     found, complaint = environment_or_complaint(given)
     if complaint:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)

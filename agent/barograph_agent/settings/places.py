@@ -17,19 +17,32 @@ PAGE_OFFSET: Final = 4
 """The port of the page above that of the collector, as `barograph up` assigns them."""
 SITE: Final = Path("/etc/barograph")
 SITE_RULES: Final = SITE / "rules.toml"
+_NEXT: Final = re.compile(r",\s*(?=tcp://|ipc://)")
 _ENDPOINT: Final = re.compile(r"tcp://[^\s:/]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|ipc://\S+")
 
 
 def endpoint(environment: Mapping[str, str]) -> str:
-    """The collector's address: BAROGRAPH_COLLECTOR, or this host's default."""
+    """The collector's address, or several: BAROGRAPH_COLLECTOR, or this host's default."""
     return environment.get("BAROGRAPH_COLLECTOR") or DEFAULT_ENDPOINT
 
 
+def endpoints(text: str) -> tuple[str, ...]:
+    """The addresses in a text that has at least one, in their order.
+
+    >>> endpoints("tcp://a:7450, tcp://b:7450")
+    ('tcp://a:7450', 'tcp://b:7450')
+    """
+    return tuple(_NEXT.split(text.strip()))
+
+
 def page(environment: Mapping[str, str], endpoint: str) -> str:
-    """The address of the page: BAROGRAPH_PAGE, or that of `barograph up` on this host if it listens; else empty."""
+    """The address of the page: BAROGRAPH_PAGE, or that of `barograph up` on this host if it listens; else empty.
+
+    endpoint: the collector's, or several: `barograph up` has the page beside the first one.
+    """
     if given := environment.get("BAROGRAPH_PAGE"):
         return given
-    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoint)
+    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoints(endpoint)[0])
     address = f"{local[1]}:{int(local[2]) + PAGE_OFFSET}" if local else ""
     return f"http://{address}" if address and is_listening(f"tcp://{address}") else ""
 
@@ -45,20 +58,34 @@ class EndpointError(argparse.ArgumentTypeError, ValueError):
 
 
 def check_endpoint(text: str) -> str:
-    """Check an address. Raises EndpointError."""
+    """Check the address of one collector. Raises EndpointError."""
+    if len(several := endpoints(text)) > 1:
+        raise EndpointError(f"collector is {text!r}, expected one address in place of {len(several)}")
     if not _ENDPOINT.fullmatch(text):
         raise EndpointError(f"collector is {text!r}, expected tcp://HOST:PORT or ipc://PATH")
     return text
 
 
-def add_collector_option(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """Add the option --collector. default: checked like a given value, unless it is None."""
+def check_endpoints(text: str) -> str:
+    """Check addresses of collectors, separated by commas; returns them without spaces. Raises EndpointError."""
+    found = [check_endpoint(one) for one in endpoints(text)]
+    for one in found:
+        if found.count(one) > 1:
+            raise EndpointError(f"collector is {text!r}, which has {one} twice, expected each address once")
+    return ",".join(found)
+
+
+def add_collector_option(parser: argparse.ArgumentParser, default: str | None, *, several: bool = False) -> None:
+    """Add the option --collector. default: checked like a given value, unless it is None.
+
+    several: whether more than one collector may be given, separated by commas.
+    """
     parser.add_argument(
         "--collector",
-        type=check_endpoint,
+        type=check_endpoints if several else check_endpoint,
         default=default,
-        metavar="ENDPOINT",
-        help=f"the collector (default: $BAROGRAPH_COLLECTOR or {DEFAULT_ENDPOINT})",
+        metavar="ENDPOINT[,...]" if several else "ENDPOINT",
+        help=f"the collector{'s' * several} (default: $BAROGRAPH_COLLECTOR or {DEFAULT_ENDPOINT})",
     )
 
 

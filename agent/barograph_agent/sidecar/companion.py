@@ -41,7 +41,7 @@ class Companion(Sidecar[Program]):
 
     def __init__(self, directory: Path, plan: RunPlan, system: System = SYSTEM) -> None:
         """directory: of the spool, which has the plan."""
-        super().__init__(directory.parent, plan.endpoint, plan.drain_seconds, system=system)
+        super().__init__(directory.parent, plan.collectors or plan.endpoint, plan.drain_seconds, system=system)
         self._program = Program(directory, plan, system)
         self.programs[directory] = self._program
         self._began_at = system.clock.monotonic()

@@ -20,7 +20,9 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from barograph_agent.deliver.link import pump
+from barograph_agent.deliver.shards import shard_of_spool
 from barograph_agent.deliver.spool import SpoolError
+from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import REPORT, RunPlan, load_end, load_plan, save
 from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.disk import Disk
@@ -58,29 +60,37 @@ class Orphans:
     A link takes several descriptors, of which a user may have a thousand, and a node hundreds of orphans.
     """
 
-    def __init__(self, root: Path, endpoint: str, system: System = SYSTEM) -> None:
+    def __init__(self, root: Path, collectors: str, system: System = SYSTEM) -> None:
+        """collectors: addresses with commas between."""
         self.watches: dict[Path, Watch] = {}
-        """Those that are being delivered to `endpoint`, by spool directory."""
+        """Those that are being delivered, by spool directory."""
         for directory in (root / name for name in system.disk.names(root)):
             with contextlib.suppress(OSError):
                 _delete_rest(directory, system.disk)
-        self._waiting = deque(orphans(root, system).items())
-        self._endpoint = endpoint
+        self._waiting: dict[str, deque[tuple[Path, RunPlan]]] = {}
+        """By collector: one that does not answer holds up those of no other."""
+        known = places.endpoints(collectors)
+        for directory, found in orphans(root, system).items():
+            plan = msgspec.structs.replace(found, endpoint=shard_of_spool(found.endpoint, known))
+            self._waiting.setdefault(plan.endpoint, deque()).append((directory, plan))
+        self._most = max(MAX_ADOPTED // max(len(self._waiting), 1), 1)
         self._system = system
         self.adopt()
 
     @property
     def left(self) -> int:
         """Number of orphans that wait for others to be delivered."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     def adopt(self) -> None:
-        """Begin with the next orphans, up to MAX_ADOPTED at once."""
-        while self._waiting and len(self.watches) < MAX_ADOPTED:
-            directory, plan = self._waiting.popleft()
-            with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
-                plan = msgspec.structs.replace(plan, endpoint=self._endpoint)
-                self.watches[directory] = Watch(directory, plan, system=self._system)
+        """Begin with the next orphans, up to MAX_ADOPTED at once, as many of each collector."""
+        for endpoint, waiting in self._waiting.items():
+            busy = sum(watch.plan.endpoint == endpoint for watch in self.watches.values())
+            while waiting and busy < self._most:
+                directory, plan = waiting.popleft()
+                with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
+                    self.watches[directory] = Watch(directory, plan, system=self._system)
+                    busy += 1
 
 
 def _delete_rest(directory: Path, disk: Disk) -> None:
@@ -104,19 +114,22 @@ class Sidecar(Generic[AnyWatch]):
     def __init__(
         self,
         spools: Path,
-        endpoint: str,
+        collectors: str,
         drain_seconds: float,
         programs: dict[Path, AnyWatch] | None = None,
         system: System = SYSTEM,
         launcher: Descriptor | None = None,
     ) -> None:
-        """launcher: becomes readable when the launcher has written the end of the command."""
+        """collectors: for orphans, addresses with commas between.
+
+        launcher: becomes readable when the launcher has written the end of the command.
+        """
         self._system = system
         self.programs: dict[Path, AnyWatch] = programs or {}
         self.adopted: Orphans | None = None
         """None until the collector is first reached."""
         self._spools = spools
-        self._endpoint = endpoint
+        self._collectors = collectors
         self._drain_seconds = drain_seconds
         self._launcher = launcher
         self._adopts = True
@@ -203,7 +216,7 @@ class Sidecar(Generic[AnyWatch]):
             watch.step()
             watch.link.pump()
             if watch.link.connected and self.adopted is None and self._adopts:
-                self.adopted = Orphans(self._spools, self._endpoint, self._system)
+                self.adopted = Orphans(self._spools, self._collectors, self._system)
             if watch.delivered:
                 self.release(watch)
                 del watches[directory]
@@ -236,7 +249,8 @@ def main(arguments: list[str]) -> int:
     # The launcher's end of a pipe. It also closes when the launcher is killed.
     launcher = Descriptor(0) if stat.S_ISFIFO(os.fstat(0).st_mode) else None
     watch = Watch(directory, plan)
-    sidecar = Sidecar(directory.parent, plan.endpoint, plan.drain_seconds, {directory: watch}, launcher=launcher)
+    collectors = plan.collectors or plan.endpoint
+    sidecar = Sidecar(directory.parent, collectors, plan.drain_seconds, {directory: watch}, launcher=launcher)
     signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sidecar.run()

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from barograph_agent.deliver.shards import shard_of_spool
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places
@@ -68,10 +69,12 @@ class NodeWatch(Sidecar[Program]):
         """Continue the programs of an earlier sidecar of this job that has died; then run as any sidecar."""
         disk = self._system.disk
         launcher, born = myself(self._system.processes)
-        own = {"launcher": launcher, "launcher_born": born, "endpoint": self._settings.run.endpoint}
+        collectors = self._settings.run.endpoint
+        own = {"launcher": launcher, "launcher_born": born, "collectors": collectors}
         for directory, plan in orphans(self._settings.spool, self._system).items():
             if Path(plan.step_directory).parent == self._rings:
                 with contextlib.suppress(OSError, SpoolError):
+                    own["endpoint"] = shard_of_spool(plan.endpoint, places.endpoints(collectors))
                     save(directory, PLAN, msgspec.structs.replace(plan, **own), disk)
                     self.programs[Path(plan.ring_directory)] = Program(
                         directory, load_plan(directory, disk), self._system
@@ -158,7 +161,7 @@ def step_options(spool: Path, node: str, environment: Mapping[str, str]) -> Step
     except KeyError:
         user = str(os.getuid())
     run = RunOptions(
-        places.check_endpoint(places.endpoint(environment)),
+        places.check_endpoints(places.endpoint(environment)),
         spool_bytes=agent.value_or_default("spool_bytes", environment),
         rows_per_second=agent.value_or_default("budget", environment),
     )

@@ -13,9 +13,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from barograph_agent.deliver.shards import shard_of
 from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import Findings
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.settings import places
 from barograph_agent.sidecar.earlier import Earlier
 from barograph_agent.system.disk import DISK, Disk
 from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
@@ -39,6 +41,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Settings of a run."""
 
     endpoint: str
+    """The collector's address, or several with commas between."""
     drain_seconds: float = 10.0
     """How long delivery may take after the end; the user's next sidecar on this node delivers the rest."""
     spool_bytes: int = 256 * 2**20
@@ -53,6 +56,7 @@ class RunPlan(msgspec.Struct, frozen=True):
     job: Job
     stream: str
     endpoint: str
+    """The address of the run's collector."""
     ring_directory: str
     started_at: float
     """Unix seconds."""
@@ -73,6 +77,8 @@ class RunPlan(msgspec.Struct, frozen=True):
     """Whether the sidecar was started by a rank: the launcher's writes the end of the run."""
     earlier: Earlier = Earlier()
     """Programs of the run whose sidecar on this node has ended."""
+    collectors: str = ""
+    """All collectors, for spools of other runs; empty for `endpoint` alone."""
 
     def launcher_lives(self, processes: Processes) -> bool:
         """True while the process that started the run exists, and where that cannot be told."""
@@ -141,6 +147,8 @@ def begin_run(
     launcher, launcher_born = myself(system.processes)
     derived = {
         "stream": f"{job.key}/{secrets.token_hex(4)}",
+        "endpoint": shard_of(job.key, places.endpoints(options.endpoint)),
+        "collectors": options.endpoint,
         "started_at": system.clock.now(),
         "launcher": launcher,
         "launcher_born": launcher_born,

@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a parameter that affects the runtime; runs with different values are not compared",
     )
-    places.add_collector_option(parse, None)
+    places.add_collector_option(parse, None, several=True)
     parse.add_argument(
         "--drain",
         type=_seconds,

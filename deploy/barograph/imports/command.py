@@ -145,5 +145,5 @@ def _parser() -> argparse.ArgumentParser:
         help="the cluster of lines without one (default: $BAROGRAPH_CLUSTER, $SLURM_CLUSTER_NAME or local)",
     )
     parser.add_argument("--dry-run", action="store_true", help="read and report, send nothing")
-    places.add_collector_option(parser, agent.endpoint(os.environ))
+    places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     return parser

@@ -13,6 +13,7 @@ import numpy as np
 
 from barograph.cli import CommandError
 from barograph_agent.deliver import keys
+from barograph_agent.deliver.shards import shard_of
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import LogWriter
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = CLOCK.now) -> in
     parser = argparse.ArgumentParser(
         prog="barograph canary", description="Send a synthetic slow job through the service and wait for its alarm."
     )
-    places.add_collector_option(parser, agent.endpoint(os.environ))
+    places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     parser.add_argument(
         "--alertmanager",
         metavar="URL",
@@ -46,9 +47,10 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = CLOCK.now) -> in
     now = clock()
     job = f"canary/{int(now * 1000)}.0.0"
     deadline = CLOCK.monotonic() + options.seconds
-    if not _send(options.collector, key, job, now, options.seconds):
-        raise _failed(f"the collector at {options.collector} has not acknowledged the job")
-    sentence = _alarm(options.collector, key, job, deadline)
+    endpoint = shard_of(job, places.endpoints(options.collector))
+    if not _send(endpoint, key, job, now, options.seconds):
+        raise _failed(f"the collector at {endpoint} has not acknowledged the job")
+    sentence = _alarm(endpoint, key, job, deadline)
     if not sentence:
         raise _failed("the log has the job, but the alerts daemon has raised no alarm about it")
     if options.alertmanager is not None and not _ready(options.alertmanager, deadline):

@@ -20,8 +20,8 @@ def main(arguments: list[str]) -> int:
     parse.add_argument(
         "--collector",
         default=places.endpoint(environment),
-        metavar="ADDRESS",
-        help="the collector's address (default: %(default)s)",
+        metavar="ENDPOINT[,...]",
+        help="the collectors (default: %(default)s)",
     )
     options = parse.parse_args(arguments)
     findings = []

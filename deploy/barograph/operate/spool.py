@@ -19,9 +19,10 @@ EXIT_UNAVAILABLE: Final = 69
 class SpoolDelivery(Sidecar[Watch]):
     """Delivers the orphaned spools under a directory and prints the outcome of each."""
 
-    def __init__(self, root: Path, endpoint: str, seconds: float) -> None:
-        self._orphans = Orphans(root, endpoint)
-        super().__init__(root, endpoint, seconds, self._orphans.watches)
+    def __init__(self, root: Path, collectors: str, seconds: float) -> None:
+        """collectors: addresses with commas between; a single one gets every run, whichever it began with."""
+        self._orphans = Orphans(root, collectors)
+        super().__init__(root, collectors, seconds, self._orphans.watches)
         self._adopts = False
         self.left = 0
 
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     environment, complaint = agent.environment_or_complaint(os.environ)
     if complaint:
         print(f"barograph spool: {complaint}; going on without this file", file=sys.stderr)
-    places.add_collector_option(parse, places.endpoint(environment))
+    places.add_collector_option(parse, places.endpoint(environment), several=True)
     parse.add_argument("--seconds", type=float, default=30.0, help="time limit of the delivery (default: %(default)s)")
     options = parse.parse_args(arguments)
     root = places.spool_root(environment)

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from barograph.views.refusal import NoResult
+from barograph_agent.settings import places
 from barograph_collector.daemon.service import Exit
 
 PORT_OFFSET: Final = 2
@@ -107,12 +108,13 @@ def scrape(url: str, seconds: float, most_bytes: int) -> list[Sample]:
 
 
 def default_modeler(collector: str) -> str:
-    """The modeler's address derived from the collector's: two ports above, as `barograph up` has it.
+    """The modeler's address derived from the collector's, the first of several: two ports above, as `barograph up` has
+    it.
 
     >>> default_modeler("tcp://127.0.0.1:7450")
     'http://127.0.0.1:7452'
     """
-    scheme, _, rest = collector.partition("://")
+    scheme, _, rest = places.endpoints(collector)[0].partition("://")
     host, _, port = rest.rpartition(":")
     if scheme != "tcp" or not host or not port.isdecimal():
         return DEFAULT_MODELER

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from barograph.views.log import rows_of
 from barograph.views.queries import newest
 from barograph_agent.deliver import keys
+from barograph_agent.settings import places
 from barograph_agent.system.network import is_listening
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 
 ANSWER_SECONDS: Final = 2.0
 
 
-def site_names(endpoint: str, class_ids: Iterable[int]) -> Mapping[int, str]:
-    """The innermost frames before and at the end of each class, with the operation, of the collector at `endpoint`.
+def site_names(collectors: str, class_ids: Collection[int]) -> Mapping[int, str]:
+    """The innermost frames before and at the end of each class, with the operation.
 
-    Without those that the log does not have; empty if the collector does not answer, since a class has its id as well.
+    Without those that no log has and of collectors that do not answer, since a class has its id as well.
     """
+    names: dict[int, str] = {}
+    for endpoint in places.endpoints(collectors):
+        names |= _names_at(endpoint, [class_id for class_id in class_ids if class_id not in names])
+    return names
+
+
+def _names_at(endpoint: str, class_ids: Iterable[int]) -> Mapping[int, str]:
     ids = ", ".join(f"{class_id:d}" for class_id in class_ids)
     if not ids or not is_listening(endpoint):
         return {}

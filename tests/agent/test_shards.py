@@ -1,0 +1,113 @@
+"""Several collectors: which of them the rows of a job go to, and that all of a run go to the same one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barograph_agent.deliver.shards import shard_of
+from barograph_agent.doctor import checks
+from barograph_agent.job.identity import Job
+from barograph_agent.settings import places
+from barograph_agent.settings.places import EndpointError, check_endpoint, check_endpoints, endpoints
+from barograph_agent.sidecar import companion
+from barograph_agent.sidecar import main as sidecar_main
+from barograph_agent.sidecar.main import Orphans
+from barograph_agent.sidecar.plan import PLAN, RunOptions, RunPlan, begin_run, load_plan, save
+
+COLLECTORS = [f"tcp://log{number}:7450" for number in range(5)]
+NOWHERE = [f"tcp://127.0.0.1:{number}" for number in (1, 2, 3)]
+
+
+@given(st.permutations(COLLECTORS), st.integers(0, 10**9), st.sampled_from(["0", "batch", "mpi-host.domain-12@1"]))
+def test_every_node_and_step_of_a_job_has_the_same_collector(collectors: list[str], job: int, step: str) -> None:
+    assert shard_of(f"lab/{job}.0.{step}", collectors) == shard_of(f"lab/{job}.3.1", COLLECTORS)
+
+
+def test_jobs_are_spread_and_a_collector_more_moves_no_job_between_the_others() -> None:
+    jobs = [f"lab/{number}.0.0" for number in range(4000)]
+    four, five = ({job: shard_of(job, COLLECTORS[:count]) for job in jobs} for count in (4, 5))
+    assert all(900 < count < 1100 for count in Counter(four.values()).values())
+    moved = {job: five[job] for job in jobs if five[job] != four[job]}
+    assert set(moved.values()) == {COLLECTORS[4]}
+    assert 700 < len(moved) < 900
+
+
+def test_a_list_of_collectors_is_checked() -> None:
+    assert check_endpoints("tcp://a:1, tcp://b:2,ipc:///run/c,d") == "tcp://a:1,tcp://b:2,ipc:///run/c,d"
+    assert endpoints("ipc:///run/c,d") == ("ipc:///run/c,d",)
+    for text, complaint in {
+        "tcp://a:1,b:2": "collector is 'tcp://a:1,b:2', expected tcp://HOST:PORT or ipc://PATH",
+        "tcp://a:1,": "collector is 'tcp://a:1,', expected tcp://HOST:PORT or ipc://PATH",
+        "tcp://a:1,tcp://a:1": "collector is 'tcp://a:1,tcp://a:1', which has tcp://a:1 twice,"
+        " expected each address once",
+    }.items():
+        with pytest.raises(EndpointError) as error:
+            check_endpoints(text)
+        assert str(error.value) == complaint
+    with pytest.raises(EndpointError, match="expected one address in place of 2"):
+        check_endpoint("tcp://a:1,tcp://b:2")
+
+
+def test_the_page_is_beside_the_first_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "is_listening", lambda endpoint: endpoint == "tcp://127.0.0.1:7454")
+    assert places.page({}, "tcp://127.0.0.1:7450,tcp://127.0.0.1:7460") == "http://127.0.0.1:7454"
+
+
+def begun(root: Path, name: str, collectors: str) -> RunPlan:
+    """The plan of a run whose launcher is gone."""
+    job = Job("lab", name, 0, "0", "ada", "n1", "app", {})
+    (root / "spools").mkdir(exist_ok=True)
+    plan = begin_run(root / "spools" / name, job, root / "rings" / name, RunOptions(collectors))
+    save(root / "spools" / name, PLAN, msgspec.structs.replace(plan, launcher_born=0))
+    return plan
+
+
+def adopted(root: Path, collectors: str) -> dict[str, str]:
+    """The collectors of orphans by job, when a sidecar with this list begins to deliver them."""
+    found = Orphans(root / "spools", collectors)
+    for watch in found.watches.values():
+        watch.close()
+    return {watch.plan.job.id: watch.plan.endpoint for watch in found.watches.values()}
+
+
+def test_a_run_stays_with_its_collector_whatever_the_list_says_later(tmp_path: Path) -> None:
+    names = [str(number) for number in range(6)]
+    plans = {name: begun(tmp_path, name, ",".join(NOWHERE[:2])) for name in names}
+    first = {name: plan.endpoint for name, plan in plans.items()}
+    assert set(first.values()) == set(NOWHERE[:2])
+    assert adopted(tmp_path, ",".join(NOWHERE)) == first
+    assert adopted(tmp_path, ",".join(NOWHERE[1:])) == first, "another collector lacks what the first one has stored"
+    assert set(adopted(tmp_path, NOWHERE[2]).values()) == {NOWHERE[2]}, "a single one has moved"
+
+
+def test_spools_for_a_dead_collector_leave_room_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar_main, "MAX_ADOPTED", 4)
+    for number in range(8):
+        begun(tmp_path, f"a{number}", NOWHERE[0])
+    begun(tmp_path, "b", NOWHERE[1])
+    found = adopted(tmp_path, ",".join(NOWHERE))
+    assert Counter(found.values()) == {NOWHERE[0]: 2, NOWHERE[1]: 1}
+
+
+def test_sidecars_of_other_nodes_have_the_collector_of_the_launcher(tmp_path: Path) -> None:
+    plan = begun(tmp_path, "7", ",".join(NOWHERE))
+    spools = tmp_path / "other"
+    spools.mkdir()
+    there = load_plan(companion.begin(tmp_path / "rings", plan, spools, "n2"))
+    assert (there.endpoint, there.collectors) == (plan.endpoint, ",".join(NOWHERE))
+
+
+def test_the_doctor_asks_each_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "ANSWER_SECONDS", 0.05)
+    found = [finding.text for finding in checks.check_collectors(",".join(NOWHERE[:2]), {})]
+    assert found == [f"no answer from {endpoint} in 0.05 s" for endpoint in NOWHERE[:2]]
+    (bad,) = checks.check_collectors("tcp://a:1,b", {})
+    assert (bad.state, bad.text) == ("fail", "collector is 'tcp://a:1,b', expected tcp://HOST:PORT or ipc://PATH")
