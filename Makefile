@@ -16,7 +16,7 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-all simulate simulate-values check bench bench-applications bench-recognise bench-cluster dist docs clean
+.PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -32,6 +32,7 @@ test-all: test $(AARCH64)/.done
 	tests/install-packages
 	$(MAKE) simulate SIMULATE="--schedules 10000"
 	$(MAKE) simulate-values
+	$(MAKE) simulate-calls
 	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 2 $(PYTEST)
 	$(BIN)/pytest -m alone $(PYTEST)
 
@@ -44,6 +45,10 @@ simulate: $(VENV)/.dev
 # Extreme and contradictory values before modeler and alerts. One again: VALUES="--rounds 40 --seed 17"
 simulate-values: $(VENV)/.dev
 	cd tests && ../$(BIN)/python -m simulation.values $(VALUES)
+
+# Generated MPI programs before what finds their iterations. One again: CALLS="--replay 17"
+simulate-calls: $(VENV)/.dev
+	cd tests && ../$(BIN)/python -m simulation.calls $(CALLS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(PACKAGES)

@@ -22,21 +22,31 @@ from barograph_agent.ring.reader import (
 
 STARTED_NS = 5_000_000_000
 STARTED_UNIX_NS = 1_700_000_000_000_000_000
+MAX_UNSEEN = 1 << 20
+"""WRITER_MAX_UNSEEN of the shim."""
 
 
 class FakeShim:
     """The writing end of a ring: drops what finds it full, numbers what it sees, dropped or not."""
 
     def __init__(
-        self, path: Path, capacity: int = 64, *, pid: int | None = None, started_ns: int = STARTED_NS, calls: int = 0
+        self,
+        path: Path,
+        capacity: int = 64,
+        *,
+        pid: int | None = None,
+        started_ns: int = STARTED_NS,
+        calls: int = 0,
+        sites: int = 8,
     ) -> None:
-        """calls: capacity of the tables of calls and of iterations."""
+        """calls: capacity of the tables of calls and of iterations. sites: of the table of sites."""
         self.path = path
-        modules, sites = 4, 8
+        modules = 4
         at = HEADER_BYTES + modules * MODULE.itemsize + sites * SITE.itemsize
         records_end = at + capacity * RECORD.itemsize
         iterations_end = records_end + calls * RECORD.itemsize
-        self._bytes = np.memmap(path, np.uint8, "w+", shape=iterations_end + calls * CALL.itemsize)
+        # As an array, whose views take less time than those of a memmap.
+        self._bytes = np.asarray(np.memmap(path, np.uint8, "w+", shape=iterations_end + calls * CALL.itemsize))
         self.header = self._bytes[:HEADER_BYTES].view(HEADER)
         self.modules = self._bytes[HEADER_BYTES : HEADER_BYTES + modules * MODULE.itemsize].view(MODULE)
         self.sites = self._bytes[HEADER_BYTES + modules * MODULE.itemsize : at].view(SITE)
@@ -168,3 +178,70 @@ class BatchedShim(FakeShim):
         records["site"] = sites
         records["op"] = 9
         self.set(head=self.get("head") + len(ends))
+
+
+class TracedShim(FakeShim):
+    """A rank that makes many calls between two looks of the sidecar: what is wanted does not change meanwhile."""
+
+    def __init__(self, path: Path, capacity: int, *, calls: int, pid: int) -> None:
+        super().__init__(path, capacity, calls=calls, pid=pid, sites=2048)
+        self.recorded = 0
+        """Calls that were written, compared with the anchor, or recorded."""
+        self.anchors, self.named_ns = 0, 2**62
+        """Times that the anchor came, and when it was first looked for."""
+        self._applied = Want()
+
+    @property
+    def wanted(self) -> Want:
+        """What the sidecar has asked for."""
+        return Want.of(self.get("wanted"))
+
+    def call_many(
+        self, ends_ns: np.ndarray, sites: np.ndarray, ops: np.ndarray, comms: np.ndarray, details: np.ndarray
+    ) -> None:
+        """Calls, one at least, that end so many nanoseconds after the start, and take no time."""
+        want = self.wanted
+        if want.calls:
+            self._write(ends_ns, sites, ops, comms, details)
+        if not want.op:
+            return
+        near = (ops == want.op) & (self.sites["offset"][sites, 0] == self.sites["offset"][want.site % 2048, 0])
+        anchors = near & (sites == want.site)
+        if want.match:
+            anchors &= (comms if want.match == 1 else details) == want.value
+        if not want.calls:
+            self.recorded += int(near.sum())
+            self.set(compared=self.get("compared") + int((near & ~anchors).sum()))
+        self.named_ns = min(self.named_ns, int(ends_ns[0]))
+        self.anchors += int(anchors.sum())
+        self._record(ends_ns[anchors], want)
+
+    def _write(self, ends_ns: np.ndarray, *columns: np.ndarray) -> None:
+        head = self.get("call_head")
+        room = max(MAX_UNSEEN - (head - self.get("call_tail")), 0)
+        count = min(len(ends_ns), room)
+        kept = slice(max(count - len(self.calls), 0), count)
+        at = (head + np.arange(count)[kept]) % len(self.calls)
+        self.calls["exit_ns"][at] = STARTED_NS + ends_ns[kept]
+        for name, column in zip(("site", "op", "comm", "detail"), columns, strict=True):
+            self.calls[name][at] = column[kept]
+        self.set(call_head=head + count)
+        self.recorded += count
+
+    def _record(self, ends_ns: np.ndarray, want: Want) -> None:
+        every = max(want.every, 1)
+        if want != self._applied:
+            self._applied, self._passed = want, 0
+        taken = ends_ns[every - 1 - self._passed :: every]
+        self._passed = (self._passed + len(ends_ns)) % every
+        head = self.get("iteration_head")
+        count = min(len(taken), self.get("iteration_tail") + len(self.iterations) - head)
+        at = (head + np.arange(count)) % len(self.iterations)
+        records = np.zeros(count, RECORD)
+        records["enter_ns"] = records["exit_ns"] = STARTED_NS + taken[:count]
+        records["bytes"] = BYTES_UNKNOWN
+        records["index"] = self.iterations_seen + np.arange(count)
+        records["site"], records["op"], records["flags"] = want.site, want.op, every
+        self.iterations[at] = records
+        self.iterations_seen += len(taken)
+        self.set(iteration_head=head + count, iterations_dropped=self.get("iterations_dropped") + len(taken) - count)

@@ -43,7 +43,7 @@ class IterationReducer:
     def __init__(self, world: int, members: list[Member]) -> None:
         self._world = WORLD + world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
-        self._count = 0
+        self._count = self._until = 0
         self._limits: Mapping[Path, int] = {}
 
     def take_count(self) -> int:
@@ -59,6 +59,7 @@ class IterationReducer:
         rows: list[dict[str, Any]] = []
         self._limits = limits
         while found := self._range(final=final):
+            self._until = sum(found)
             if row := self._row(*found):
                 rows.append(row)
         return rows
@@ -75,6 +76,11 @@ class IterationReducer:
         lasts = [_exit_tick(member, self._head(member) - 1) for member in unread]
         at, until = min(firsts), max(lasts)
         length = _length(*max((self._head(m) - _position(m), until - at) for m in unread), unread)
+        # No part of an earlier range, also where iterations have become longer, or come late.
+        free = max(self._until, *(_read_tick(member) + 1 for member in self._members))
+        at = max(at, free)
+        while at // length * length < free:
+            length //= 2
         begin = at // length * length
         end = begin + length
         is_full = any(self._head(m) - _position(m) > m.ring.iteration_capacity // 2 for m in unread)
@@ -154,6 +160,12 @@ def _unix_us(member: Member, exit_ns: int) -> int:
 
 def _exit_tick(member: Member, position: int) -> int:
     return _unix_us(member, int(member.ring.iterations(position, position + 1)[0]["exit_ns"])) // TICK_US
+
+
+def _read_tick(member: Member) -> int:
+    """When the last iteration ended that was read, -1 if it is not there any more."""
+    position = _position(member)
+    return _exit_tick(member, position - 1) if position > member.ring.iteration_tail else -1
 
 
 def _take(member: Member, head: int, end: int) -> tuple[Records, Records]:

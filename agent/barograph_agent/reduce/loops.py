@@ -196,15 +196,18 @@ class Loop:
         return self._is_away(now, AWAY_SECONDS)
 
     def _read_calls(self, now: float, passed: float) -> None:
+        """passed: seconds since the last time, 0 at first. Calls that come too often are not written for a while."""
         first, calls = self.ring.calls(self._position)
         if first > self._position:
             self._calls.clear()
-        self._position = first + len(calls)
+        made, self._position = first + len(calls) - self._position, first + len(calls)
         if len(calls):
             self._calls.append(calls)
         while len(self._calls) > 1 and sum(map(len, self._calls)) > self._most:
             self._calls.popleft()
-        if passed > 0 and len(calls) / passed > MAX_CALL_RATE and not self._awaits:
+        if not passed and len(calls):
+            passed = (int(calls[-1]["exit_ns"]) - self.ring.started_ns) * 1e-9
+        if passed > 0 and made / passed > MAX_CALL_RATE and not self._awaits:
             self._rests_until = now + REST * passed
             self._ask(self._want._replace(calls=False))
 
@@ -242,7 +245,7 @@ class Loop:
                 self._release()
             return
         self._awaits = False
-        self._read_calls(self._stepped_at, 0.0)
+        self._read_calls(self._stepped_at, math.inf)
         anchor, calls = _anchor(self._want), self._history()
         self._calls.clear()
         self._ask(self._want._replace(calls=False))
