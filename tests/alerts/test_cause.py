@@ -46,6 +46,11 @@ def test_waiting_that_grows_while_nobody_works_longer_is_the_network():
     assert cause.numbers["wait"] == pytest.approx(3.2e-3)
 
 
+def test_members_that_have_lost_no_time_have_no_cause():
+    cause = attribution(a=((4, 1, 0.5), (3.7, 0.9, 0.2)), b=((4, 1, 0.5), (3.8, 0.8, 0.2))).cause(ONSET)
+    assert (cause.kind, words(cause)) == ("unknown", "")
+
+
 def test_messages_of_few_nodes_that_take_longer_are_their_links():
     def made(grown: tuple[float, ...]) -> Attribution:
         found = Attribution(len(grown))

@@ -120,8 +120,9 @@ class Attribution:
         all that exchange messages over the link, if there is one. all-slow: otherwise. If own work
         includes waiting for messages it grows for all members; then the straggler is the member that came last much
         more often: its share of the waiting of others has grown by at least half of what it lacked to 1. unknown:
-        nobody was compared; or all wait for somebody else while nodes are missing. Its numbers are those of nodes, and
-        of nodes compared. Where nothing is known from before the onset, nodes are compared with each other.
+        nobody was compared; or these sync points have lost no time, so others have; or all wait for somebody else while
+        nodes are missing. Its numbers are those of nodes, and of nodes compared. Where nothing is known from before the
+        onset, nodes are compared with each other.
         """
         before = _sum((s for s in self._recent if s.ended_at <= onset_at), deepcopy(self._before))
         during = _sum((s for s in self._recent if s.ended_at > onset_at), {})
@@ -136,6 +137,8 @@ class Attribution:
         own = {n: during[n].own / during[n].syncs - before[n].own / before[n].syncs for n in names}
         wait = {n: during[n].wait / during[n].syncs - before[n].wait / before[n].syncs for n in names}
         lost = math.fsum(own.values()) / len(names) + math.fsum(wait.values()) / len(names)
+        if not lost > 0:
+            return Cause("unknown", (), uncompared)
         own = {n: during[n].most / during[n].syncs - before[n].most / before[n].syncs for n in names}
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
         if max(own.values()) < OWN * lost:
