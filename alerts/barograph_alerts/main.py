@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
 from barograph_alerts.settings import AlertsSettings
-from barograph_collector.client.follow import Follower
-from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
+from barograph_collector.daemon.sources import FollowedCollector
 
 TABLES = [
     "paces",
@@ -55,8 +54,8 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         scorer.names_others = now.processes == "all"
         exporter.labels = now.labels
 
-    def prepare(follower: Follower, reader: LogReader) -> None:
-        restore(scorer, follower, reader, CLOCK.now())
+    def prepare(sources: Sequence[FollowedCollector]) -> None:
+        restore(scorer, sources, CLOCK.now())
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 

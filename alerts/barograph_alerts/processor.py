@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
@@ -95,7 +95,6 @@ class Scorer:
         self._judged: OrderedDict[str, None] = OrderedDict()
         self._given_up: list[tuple[str, str, str]] = []
         """Jobs without a verdict that will have none, their workloads, and why."""
-        self._last_offset = 0
         self._has_groups = False
         """Whether jobs are assigned to groups of like work."""
         self._readers: Mapping[str, Callable[[Mapping[str, Column]], None]] = {
@@ -116,10 +115,12 @@ class Scorer:
             "signatures": self._read_signatures,
         }
 
-    @property
-    def first_open_offset(self) -> int:
-        """An offset of the log before all blocks of jobs without a final verdict."""
-        return min((job.offset for job in self.jobs.values()), default=self._last_offset)
+    def first_open_offset(self, names: Collection[str], last: int) -> int:
+        """An offset of a log before all blocks of those of its jobs that have no final verdict.
+
+        names: the jobs of this log. last: the offset of its last row of `jobs`.
+        """
+        return min((job.offset for name, job in self.jobs.items() if name in names), default=last)
 
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
         """Set the parameters for jobs that begin from now on; running jobs keep theirs."""
@@ -204,18 +205,18 @@ class Scorer:
             return self._score(name, job, now)
         return None
 
-    def forget_before(self, offset: int) -> None:
-        """Watch no job whose row of `jobs` is before an offset: it may have its final verdict."""
-        for name in self._jobs_before(offset):
+    def forget_before(self, offset: int, names: Collection[str]) -> None:
+        """Watch no job of a log whose row of `jobs` is before an offset: it may have its final verdict."""
+        for name in self._jobs_before(offset, names):
             self._close(name)
 
-    def give_up_before(self, offset: int) -> None:
-        """Judge no job whose row of `jobs` is before an offset, and write so."""
-        for name in self._jobs_before(offset):
+    def give_up_before(self, offset: int, names: Collection[str]) -> None:
+        """Judge no job of a log whose row of `jobs` is before an offset, and write so."""
+        for name in self._jobs_before(offset, names):
             self._give_up(name, "it began long ago and has no end")
 
-    def _jobs_before(self, offset: int) -> list[str]:
-        return [name for name, job in self.jobs.items() if job.offset < offset]
+    def _jobs_before(self, offset: int, names: Collection[str]) -> list[str]:
+        return [name for name, job in self.jobs.items() if name in names and job.offset < offset]
 
     def _give_up(self, name: str, reason: str = "its data cannot be evaluated, see the job's row of events") -> None:
         """Judge a job no further."""
@@ -277,10 +278,8 @@ class Scorer:
     def _read_jobs(self, columns: Mapping[str, Column]) -> None:
         self._progress.read_jobs(columns)
         for row in range(len(columns["job"])):
-            offset = int(columns["offset"][row])
-            self._last_offset = max(self._last_offset, offset)
             if (job := self._job(columns["job"][row], columns["user"][row])) is not None:
-                job.offset = offset
+                job.offset = int(columns["offset"][row])
                 job.begin({name: values[row] for name, values in columns.items()}, self.sync_points)
 
     def _read_assignments(self, columns: Mapping[str, Column]) -> None:

@@ -6,16 +6,16 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.follow import Follower
-from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import serve
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.settings import load_access
+from barograph_collector.daemon.sources import FollowedCollector
 from barograph_modeler.settings import ModelerSettings
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         if settings.state is not None:
             keeper = SnapshotKeeper(settings.state, processor, _depends_on(settings), gate=forecaster.library.gate)
 
-        def prepare(follower: Follower, reader: LogReader) -> None:
+        def prepare(sources: Sequence[FollowedCollector]) -> None:
             if keeper is not None:
-                keeper.restore(follower, reader)
+                keeper.restore(sources)
             # What was said of jobs that are read again holds.
-            for page in reader.read_all("assignments"):
+            for page in chain.from_iterable(source.reader.read_all("assignments") for source in sources):
                 with processor.quarantine.guard("assignments"):
                     processor.recognizer.read("assignments", page.columns, CLOCK.now())
 

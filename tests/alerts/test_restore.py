@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from barograph_alerts.processor import Scorer
 from barograph_alerts.restore import restore
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import QueryResult, RowBatch
+from barograph_collector.daemon.places import JobPlaces
+from barograph_collector.daemon.sources import FollowedCollector
 from helpers.jobs import Simulation, verdict
 
 NOW = 1e9
@@ -24,9 +26,10 @@ NOW = 1e9
 class MemoryLog:
     """Rows by table; counts those that are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, endpoint: str = "tcp://a:1") -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in (*TABLES, "scores")}
         self.offset = 0
+        self.endpoint = endpoint
         self.read_rows = 0
         self.days_ago: int | None = None
         """First offset of the day that is long ago."""
@@ -63,9 +66,13 @@ def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
 
 
 def restored(log: MemoryLog) -> tuple[Scorer, Follower]:
-    scorer, follower = Scorer(), Follower(log, TABLES)  # type: ignore[arg-type]
-    restore(scorer, follower, log, NOW)  # type: ignore[arg-type]
-    return scorer, follower
+    scorer, source = Scorer(), source_of(log)
+    restore(scorer, [source], NOW)
+    return scorer, source.follower
+
+
+def source_of(log: MemoryLog, collectors: Sequence[str] = ("tcp://a:1",)) -> FollowedCollector:
+    return FollowedCollector(log, Follower(log, TABLES), JobPlaces(collectors))  # type: ignore[arg-type]
 
 
 def test_jobs_without_a_verdict_are_watched_again_from_their_begin() -> None:
@@ -108,6 +115,38 @@ def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_t
     (score,) = scorer.step(NOW)
     assert (score.columns["job"], score.columns["final"]) == (lost, 1)
     assert score.columns["sentence"] == "unknown: it began long ago and has no end"
+
+
+def test_of_several_logs_each_is_read_from_its_own_first_open_job_on() -> None:
+    """The second log is longer: an offset of one says nothing about the other."""
+    simulation, collectors = Simulation(intervals=2), ("tcp://a:1", "tcp://b:1")
+    first, second = (MemoryLog(endpoint) for endpoint in collectors)
+    for _ in range(5):
+        job(second, simulation, ended=True)
+    open_in_second = job(second, simulation, ended=False)
+    open_in_first = job(first, simulation, ended=False)
+    judged_elsewhere = simulation.job()
+    second.put("jobs", judged_elsewhere["jobs"])
+    first.put("scores", verdict(judged_elsewhere, 0.0))
+    second.days_ago = 3
+    scorer, sources = Scorer(), [source_of(log, collectors) for log in (first, second)]
+    restore(scorer, sources, NOW)
+    assert set(scorer.jobs) == {open_in_first, open_in_second}
+    assert [source.follower.offsets["blocks"] for source in sources] == [1, 16]
+    assert not scorer.step(NOW)
+
+
+def test_a_log_that_is_read_later_gives_up_none_of_the_jobs_of_the_first() -> None:
+    simulation, collectors = Simulation(intervals=2), ("tcp://a:1", "tcp://b:1")
+    first, second = (MemoryLog(endpoint) for endpoint in collectors)
+    opened = job(first, simulation, ended=False)
+    lost = job(second, simulation, ended=False)
+    second.days_ago = 10**6
+    scorer = Scorer()
+    for log in (first, second):
+        restore(scorer, [source_of(log, collectors)], NOW)
+    assert list(scorer.jobs) == [opened]
+    assert [score.columns["job"] for score in scorer.step(NOW)] == [lost]
 
 
 def test_the_longest_usual_interval_follows_the_latest_bands_and_not_the_fit_of_a_tail() -> None:

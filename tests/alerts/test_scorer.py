@@ -246,7 +246,8 @@ def test_after_a_restart_finished_jobs_are_left_alone_and_open_ones_judged_again
     restarted.observe("scores", verdict(done, 0.1), 0.0)
     for job in (done, running):
         restarted.observe("jobs", job["jobs"], 0.0)
-    assert restarted.first_open_offset == running["jobs"]["offset"][0]
+    names = {job["jobs"]["job"][0] for job in (done, running)}
+    assert restarted.first_open_offset(names, 10**9) == running["jobs"]["offset"][0]
     for job in (done, running):
         restarted.observe("blocks", job["blocks"], 0.0)
     scores = [score.columns for score in restarted.step(simulation.now)]

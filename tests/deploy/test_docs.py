@@ -24,10 +24,13 @@ from barograph_agent.settings.sources import Configuration
 from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.processor import Scorer
 from barograph_alerts.settings import AlertsSettings
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, daemon_registry
+from barograph_collector.daemon.sources import Sources, SourcesExporter
 from barograph_collector.exporter import Exporter, LakeExporter
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.lake.publisher import LakeFigures
@@ -183,6 +186,15 @@ def quarantined() -> Quarantine:
     return quarantine
 
 
+def followed() -> SourcesExporter:
+    """Two collectors that a daemon follows."""
+    places = JobPlaces(["tcp://a:1", "tcp://b:1"])
+    sources = Sources([LogReader(one) for one in places.collectors], [], places, lambda: 0.0)
+    writer = PlacedWriter(places, "any/1")
+    writer.close(0.0)
+    return SourcesExporter("any", sources, writer)
+
+
 @cache
 def exposed() -> dict[str, list[Metric]]:
     """Per section of the reference, what its exporters give when they have nothing and when they have something."""
@@ -195,7 +207,7 @@ def exposed() -> dict[str, list[Metric]]:
     Reload(configuration, lambda: None, Notifier({}), daemon)
     exporters = {
         "Every daemon": [daemon],
-        "Modeler and alerts, both": [QuarantineExporter(quarantined())],
+        "Modeler and alerts, both": [QuarantineExporter(quarantined()), followed()],
         "Collector": [Exporter(Counters(), Path("nowhere/log.duckdb"))],
         "The lake": [LakeExporter(LakeFigures())],
         "Modeler": [

@@ -1,4 +1,4 @@
-"""A simulated facility: a server with a collector and its followers, and nodes on which jobs run."""
+"""A simulated facility: servers with collectors, their follower, and nodes on which jobs run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.wire import Column
+from barograph_agent.settings.places import endpoints
 from barograph_agent.sidecar.main import Orphans, Sidecar
 from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
 from barograph_agent.sidecar.watch import Watch
@@ -21,10 +22,12 @@ from barograph_agent.system.processes import Processes
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
-from barograph_collector.client.follow import Follower, LogWriter
+from barograph_collector.client.follow import Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output, Runner
+from barograph_collector.daemon.sources import FollowedCollector, Sources
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
 from helpers.rings import FakeShim
@@ -33,7 +36,6 @@ from simulation.disk import Platters, SimulatedDisk
 from simulation.machine import EPOCH, Machine, Process, SimulatedThreads, VirtualClock
 from simulation.network import SimulatedMailbox, SimulatedNetwork, SimulatedRouter, Wire
 
-ENDPOINT = "tcp://collector:7777"
 SPOOLS = Path("/spools")
 LOG = Path("/log/barograph.duckdb")
 SEGMENT_BYTES = 16_384
@@ -152,7 +154,7 @@ class SimulatedJob:
     def _launch(self, system: System) -> None:
         clock = system.clock
         self.rings.mkdir(parents=True)
-        options = RunOptions(ENDPOINT, drain_seconds=5.0, spool_bytes=self.spool_bytes)
+        options = RunOptions(self.node.facility.collectors, drain_seconds=5.0, spool_bytes=self.spool_bytes)
         stream = f"{self.key}/{system.processes.own():x}"
         try:
             self.stream = begin_run(self.directory, self.job, self.rings, options, system, stream=stream).stream
@@ -197,7 +199,7 @@ class SimulatedJob:
             watch = Watch(self.directory, plan, system=system, segment_bytes=SPOOL_SEGMENT_BYTES)
         except (SpoolError, OSError):
             return  # its process would end with a message
-        sidecar = Sidecar(SPOOLS, ENDPOINT, plan.drain_seconds, {self.directory: watch}, system)
+        sidecar = Sidecar(SPOOLS, plan.collectors, plan.drain_seconds, {self.directory: watch}, system)
         self.node.facility.watches[self.key] = watch
         sidecar.run()
 
@@ -229,9 +231,9 @@ class SimulatedJob:
 class Delivery(Sidecar[Watch]):
     """`barograph spool --send`: delivers what earlier sidecars left."""
 
-    def __init__(self, system: System) -> None:
-        self._orphans = Orphans(SPOOLS, ENDPOINT, system)
-        super().__init__(SPOOLS, ENDPOINT, 60.0, self._orphans.watches, system)
+    def __init__(self, collectors: str, system: System) -> None:
+        self._orphans = Orphans(SPOOLS, collectors, system)
+        super().__init__(SPOOLS, collectors, 60.0, self._orphans.watches, system)
         self._adopts = False
 
     @property
@@ -240,6 +242,11 @@ class Delivery(Sidecar[Watch]):
 
     def adopt_next(self) -> None:
         self._orphans.adopt()
+
+
+def deliver(collectors: str, system: System) -> None:
+    """Deliver what is left on a node."""
+    Delivery(collectors, system).run()
 
 
 class NoQuarantine(Quarantine):
@@ -262,16 +269,19 @@ class Tally:
         self.quarantine = NoQuarantine()
         self._judged: set[str] = set()
         self._due: list[str] = []
-        self.last: dict[str, int] = {}
+        self.last: dict[tuple[str, str], int] = {}
+        """The last offset that was read, by address and table."""
+        self._source = ""
         self.intervals: dict[str, int] = {}
         self.wrong: list[str] = []
         self._ended: list[str] = []
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         offsets = np.asarray(columns["offset"])
-        if (np.diff(offsets, prepend=self.last.get(table, 0)) <= 0).any():
-            self.wrong.append(f"{table}: offsets {offsets.tolist()} after {self.last.get(table)}")
-        self.last[table] = int(offsets[-1])
+        last = self.last.get((self._source, table), 0)
+        if (np.diff(offsets, prepend=last) <= 0).any():
+            self.wrong.append(f"{table}: offsets {offsets.tolist()} after {last}")
+        self.last[self._source, table] = int(offsets[-1])
         if table == "blocks":
             for job, count in zip(columns["job"], np.asarray(columns["count"]).tolist(), strict=True):
                 if job in self._ended:
@@ -280,6 +290,17 @@ class Tally:
         if table == "runs":
             self._ended += list(columns["job"])
             self._due += [job for job in columns["job"] if job not in self._judged]
+
+    def watch(self, source: FollowedCollector) -> None:
+        """Note whose each round is that is read from now on."""
+        read = source.follower.read
+
+        def noted(seconds: float) -> list[Rows] | None:
+            found = read(seconds)
+            self._source = source.endpoint
+            return found
+
+        source.follower.read = noted  # type: ignore[method-assign]
 
     def restore(self, table: str, columns: Mapping[str, Column]) -> None:
         """Read final scores that an earlier process has written."""
@@ -327,53 +348,40 @@ SCORE = {
 }  # fmt: skip
 
 
-class Facility:
-    """All nodes of a schedule. root: a real directory for rings."""
+class NamedReader(LogReader):
+    """A reader of a log that is named after its address: the stand-in for the database has no SQL."""
 
-    def __init__(self, seed: int, root: Path) -> None:
-        self.machine = Machine(seed)
-        self.wire = Wire(self.machine)
-        self.root = root
+    def identity(self) -> str:
+        return self.endpoint
+
+
+class Shard:
+    """A collector, its host, and what is in its database. number: 0 is the first of the list."""
+
+    def __init__(self, facility: Facility, number: int) -> None:
+        name = f"server{number or ''}"
+        self.endpoint = f"tcp://collector{number or ''}:7777"
+        self.facility = facility
         self.tables = Tables()
-        self.disturb: Callable[[Any], None] = lambda disk: None
-        """Called with the disk of each new process."""
-        self.server = Node(self, "server", 0.0, root / "server")
+        self.server = Node(facility, name, 0.0, facility.root / name)
         self.server.platters.directories.add(LOG.parent)
-        self.nodes = [self.server]
-        self.watcher = self.server
-        if self.machine.random.random() < 0.5:
-            self.watcher = self.node(0.0)
-        self.jobs: list[SimulatedJob] = []
-        self.watches: dict[str, Watch] = {}
         self.collector: Collector | None = None
-        self.runner: Runner | None = None
-        self.tallies: list[Tally] = []
-        self.judged = False
-        """Whether the alerts daemon follows the log in place of a tally."""
-        self.failures: list[str] = []
+        self.dies_at = 0
+        self.is_kept_running = True
         self._stopping: Callable[[], None] = lambda: None
-        self.collector_dies_at = 0
-        self.collector_process = self._start_collector()
-        self.follower_process = self._start_follower()
-        self.kept_running = True
-        self.machine.at(0.5, self._supervise)
 
-    def node(self, skew: float) -> Node:
-        """One more node."""
-        node = Node(self, f"node{len(self.nodes)}", skew, self.root / f"node{len(self.nodes)}")
-        self.nodes.append(node)
-        return node
+    def start(self) -> None:
+        """Start the collector."""
+        dies_at, self.dies_at = self.dies_at, 0
+        self.process = self.server.start("collector", self._collect, dies_at=dies_at)
 
-    def stop_collector(self) -> None:
+    def stop(self) -> None:
         """Ask the collector to stop, as SIGTERM does."""
         self._stopping()
 
-    def _start_collector(self) -> Process:
-        dies_at, self.collector_dies_at = self.collector_dies_at, 0
-        return self.server.start("collector", self._collect, dies_at=dies_at)
-
     def _collect(self, system: System) -> None:
-        process = self.machine.current.process  # type: ignore[union-attr]
+        facility = self.facility
+        process = facility.machine.current.process  # type: ignore[union-attr]
         store = Store(
             LOG,
             system=system,
@@ -384,19 +392,81 @@ class Facility:
         self._stopping = stopping.set
         collector = Collector(
             store,
-            ENDPOINT,
+            self.endpoint,
             system=system,
             on_failure=stopping.set,
-            mailbox=SimulatedMailbox(self.machine),  # type: ignore[arg-type]
-            open_socket=lambda *_: SimulatedRouter(self.wire, process, "server", ENDPOINT),  # type: ignore[arg-type,return-value]
+            mailbox=SimulatedMailbox(facility.machine),  # type: ignore[arg-type]
+            open_socket=lambda *_: SimulatedRouter(  # type: ignore[arg-type,return-value]
+                facility.wire, process, self.server.name, self.endpoint
+            ),
         )
         collector.start()
         self.collector = collector
         stopping.wait()
         if collector.failure is not None:
-            self.failures.append(f"collector: {collector.failure!r}")
+            facility.failures.append(f"collector: {collector.failure!r}")
         if collector.stop():
             store.close()
+
+
+class Facility:
+    """All nodes of a schedule. root: a real directory for rings."""
+
+    def __init__(self, seed: int, root: Path, shards: int = 1) -> None:
+        self.machine = Machine(seed)
+        self.wire = Wire(self.machine)
+        self.root = root
+        self.disturb: Callable[[Any], None] = lambda disk: None
+        """Called with the disk of each new process."""
+        self.shards = [Shard(self, number) for number in range(shards)]
+        self.collectors = ",".join(shard.endpoint for shard in self.shards)
+        self.nodes = [shard.server for shard in self.shards]
+        self.watcher = self.server
+        if self.machine.random.random() < 0.5:
+            self.watcher = self.node(0.0)
+        self.jobs: list[SimulatedJob] = []
+        self.watches: dict[str, Watch] = {}
+        self.runner: Runner | None = None
+        self.tallies: list[Tally] = []
+        self.judged = False
+        """Whether the alerts daemon follows the log in place of a tally."""
+        self.failures: list[str] = []
+        for shard in self.shards:
+            shard.start()
+        self.follower_process = self._start_follower()
+        self.kept_running = True
+        self.machine.at(0.5, self._supervise)
+
+    @property
+    def server(self) -> Node:
+        """The host of the first collector."""
+        return self.shards[0].server
+
+    @property
+    def tables(self) -> Tables:
+        """What is in the database of the first collector."""
+        return self.shards[0].tables
+
+    def all(self, table: str) -> dict[str, list[Any]]:
+        """All rows of a table in all logs, as columns."""
+        parts = [shard.tables.all(table) for shard in self.shards]
+        return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+    def end(self) -> None:
+        """End all processes."""
+        self.kept_running = False
+        for watch in self.watches.values():
+            watch._ring_set.close()
+        for node in self.nodes:
+            for process in node.processes:
+                process.kill()
+        self.machine.run(0.0, most_steps=10**9)
+
+    def node(self, skew: float) -> Node:
+        """One more node."""
+        node = Node(self, f"node{len(self.nodes)}", skew, self.root / f"node{len(self.nodes)}")
+        self.nodes.append(node)
+        return node
 
     def _start_follower(self) -> Process:
         return self.watcher.start("follower", self._follow)
@@ -404,26 +474,34 @@ class Facility:
     def _follow(self, system: System) -> None:
         tally = JudgingTally() if self.judged else Tally()
         self.tallies.append(tally)
-        reader = LogReader(ENDPOINT, 2.0, system=system)
-        writer = LogWriter(ENDPOINT, f"tally/{system.clock.now_ns()}", system=system)
-        prepared = False
-        runner = self.runner = Runner(tally, Follower(reader, tally.tables, wait_seconds=5.0), writer, system.clock.now)
+        places = JobPlaces(endpoints(self.collectors))
+        readers = [NamedReader(endpoint, 2.0, system=system) for endpoint in places.collectors]
+        sources = Sources(readers, tally.tables, places, system.clock.monotonic)
+        writer = PlacedWriter(places, f"tally/{system.clock.now_ns()}", system=system)
+        for source in sources.all:
+            tally.watch(source)
+        runner = self.runner = Runner(tally, sources, writer, system.clock.now)
+
+        def prepare(ready: Sequence[FollowedCollector]) -> None:
+            for source in ready:
+                for table in tally.restored:
+                    for page in source.reader.read_all(table):
+                        tally.restore(table, page.columns)
+                        source.note(table, page.columns)
+
         while True:
-            system.network.wait([reader, writer.link], 7.0 if prepared and runner.idle else 0.5)
-            if not prepared:
-                with contextlib.suppress(LogUnavailable, ReadRefused):
-                    for table in tally.restored:
-                        for page in reader.read_all(table):
-                            tally.restore(table, page.columns)
-                    prepared = True
-                continue
-            runner.step()
+            system.network.wait([sources, writer], 7.0 if sources.delivered and runner.idle else 0.5)
+            with contextlib.suppress(LogUnavailable, ReadRefused):
+                sources.prepare(prepare)
+            if sources.delivered:
+                runner.step()
 
     def _supervise(self) -> None:
         """Start again what died, as systemd does."""
-        if not self.collector_process.lives and self.kept_running:
-            self._note(self.collector_process)
-            self.collector_process = self._start_collector()
+        for shard in self.shards:
+            if not shard.process.lives and shard.is_kept_running and self.kept_running:
+                self._note(shard.process)
+                shard.start()
         if not self.follower_process.lives and self.kept_running:
             self._note(self.follower_process)
             self.follower_process = self._start_follower()

@@ -9,14 +9,18 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from barograph_agent.deliver.shards import shard_of
 from simulation.database import SimulatedDatabase
-from simulation.facility import SPOOLS, Delivery, Facility, Node, SimulatedJob
+from simulation.facility import SPOOLS, Facility, Node, Shard, SimulatedJob, deliver
 from simulation.machine import Stuck
 from simulation.reference import PER_SECOND, SECONDS, alarms_without_pipeline, healthy_history
 
+SHARDED = 3
+"""One of so many schedules has two collectors."""
 DISTURBED_SECONDS = 8.0
 CALM_SECONDS = 300.0
 """Within this time after the last disturbance everything must be delivered."""
@@ -44,7 +48,7 @@ class Schedule:
 
     def __init__(self, seed: int, root: Path) -> None:
         self.report = Report(seed)
-        self.facility = facility = Facility(seed, root)
+        self.facility = facility = Facility(seed, root, shards=2 if seed % SHARDED == 0 else 1)
         self.machine = facility.machine
         self.random = facility.machine.random
         self._disks: list[Any] = []
@@ -61,13 +65,13 @@ class Schedule:
 
     def run(self) -> Report:
         """Run it. Raises Broken."""
-        machine = self.machine
+        machine, facility = self.machine, self.facility
         try:
             self._plan()
             machine.run(DISTURBED_SECONDS)
             self._calm()
             machine.run(CALM_SECONDS, until=self._is_quiet)
-            deliveries = [node.start("delivery", lambda system: Delivery(system).run()) for node in self._nodes]
+            deliveries = [node.start("delivery", partial(deliver, facility.collectors)) for node in self._nodes]
             machine.run(CALM_SECONDS, until=lambda: all(self._over(one) for one in deliveries))
             machine.run(30.0, until=lambda: self._has_followed() and not self._held())
             self._check()
@@ -78,19 +82,13 @@ class Schedule:
 
     def close(self) -> None:
         """End all processes."""
-        self.facility.kept_running = False
-        for watch in self.facility.watches.values():
-            watch._ring_set.close()
-        for node in self.facility.nodes:
-            for process in node.processes:
-                process.kill()
-        self.machine.run(0.0, most_steps=10**9)
+        self.facility.end()
 
     def _begin(self, number: int) -> None:
         node, judged = self.random.choice(self._nodes), self.facility.judged
         job = SimulatedJob(
             node,
-            f"job{number}",
+            f"job{self.report.seed}x{number}",
             ranks=1 if judged else self.random.choice([1, 2]),
             seconds=SECONDS if judged else self.random.choice([0.3, 2.0, 6.0]),
             per_second=PER_SECOND if judged else self.random.choice([5, 40, 100]),
@@ -129,7 +127,8 @@ class Schedule:
             self._slow = random.choice([0.02, 1.0, 4.0])
             self._note("syncs are slow", f"up to {self._slow} s")
         if random.random() < 0.15:
-            facility.tables.fails = lambda: random.random() < 0.1
+            for shard in facility.shards:
+                shard.tables.fails = lambda: random.random() < 0.1
             self._note("commits fail", "one of ten")
         acts: list[Callable[[], None]] = [
             self._kill_sidecar,
@@ -158,10 +157,16 @@ class Schedule:
         disk.fails, disk.slow_seconds = self._fails, self._slow
         self._disks.append(disk)
 
+    def _shard(self) -> Shard:
+        """One of the collectors."""
+        shards = self.facility.shards
+        return self.random.choice(shards) if len(shards) > 1 else shards[0]
+
     def _let_collector_die(self) -> None:
-        self.facility.collector_dies_at = self.random.randrange(1, 100)
-        self._note("collector dies at a call of the disk", f"call {self.facility.collector_dies_at}")
-        self.machine.at(self.random.random() * 5, self._kill_collector)
+        shard = self._shard()
+        shard.dies_at = self.random.randrange(1, 100)
+        self._note("collector dies at a call of the disk", f"{shard.endpoint}, call {shard.dies_at}")
+        self.machine.at(self.random.random() * 5, shard.process.kill)
 
     def _kill_sidecar(self) -> None:
         jobs = [job for job in self.facility.jobs if job.sidecar is not None and job.sidecar.lives]
@@ -172,12 +177,14 @@ class Schedule:
             job.sidecar.kill()
 
     def _kill_collector(self) -> None:
-        self._note("kill collector")
-        self.facility.collector_process.kill()
+        shard = self._shard()
+        self._note("kill collector", shard.endpoint)
+        shard.process.kill()
 
     def _stop_collector(self) -> None:
-        self._note("stop collector")
-        self.facility.stop_collector()
+        shard = self._shard()
+        self._note("stop collector", shard.endpoint)
+        shard.stop()
 
     def _kill_follower(self) -> None:
         self._note("kill follower")
@@ -213,15 +220,17 @@ class Schedule:
         node.lose_power()
 
     def _lose_server_power(self) -> None:
-        self._note("power lost on the server")
-        self.facility.server.lose_power()
+        server = self._shard().server
+        self._note("power lost on the server", server.name)
+        server.lose_power()
 
     def _calm(self) -> None:
         """End all disturbances; whatever is down is started again."""
         facility = self.facility
         self._note("calm")
         facility.wire.calm()
-        facility.tables.fails = lambda: False
+        for shard in facility.shards:
+            shard.tables.fails = lambda: False
         self._fails = self._slow = 0.0
         for disk in self._disks:
             disk.fails = disk.slow_seconds = 0.0
@@ -239,11 +248,13 @@ class Schedule:
             return False
         return all(self._over(job.launcher) and (job.sidecar is None or self._over(job.sidecar)) for job in jobs)
 
-    def _heads(self) -> dict[str, int]:
-        """The last offset of each table that is followed and has rows."""
-        rows = self.facility.tables.rows
+    def _heads(self) -> dict[tuple[str, str], int]:
+        """The last offset of each table that is followed and has rows, by address and table."""
         return {
-            table: rows[table][-1]["offset"][-1].as_py() for table in self.facility.tallies[-1].tables if rows[table]
+            (shard.endpoint, table): shard.tables.rows[table][-1]["offset"][-1].as_py()
+            for shard in self.facility.shards
+            for table in self.facility.tallies[-1].tables
+            if shard.tables.rows[table]
         }
 
     def _has_followed(self) -> bool:
@@ -257,13 +268,13 @@ class Schedule:
         )
 
     def _held(self) -> str:
-        """What the collector has in memory: bytes, rows, unacknowledged messages."""
-        collector = self.facility.collector
-        if collector is None:
-            return ""
-        receiver, rows = collector._receiver, collector.counters.queue_rows
-        held = (receiver._queued_bytes, rows, receiver._streams.under_way)
-        return "{} bytes, {} rows, {} messages".format(*held) if any(held) else ""
+        """What a collector has in memory: bytes, rows, unacknowledged messages."""
+        for collector in (shard.collector for shard in self.facility.shards if shard.collector is not None):
+            receiver, rows = collector._receiver, collector.counters.queue_rows
+            held = (receiver._queued_bytes, rows, receiver._streams.under_way)
+            if any(held):
+                return "{} bytes, {} rows, {} messages".format(*held)
+        return ""
 
     def _broken(self, text: str) -> Broken:
         done = "\n  ".join(self.report.done)
@@ -278,28 +289,39 @@ class Schedule:
             if tally.wrong:
                 raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
         self._check_memory()
-        blocks, runs, events, scores = (facility.tables.all(name) for name in ("blocks", "runs", "events", "scores"))
+        blocks, runs, events, scores = (facility.all(name) for name in ("blocks", "runs", "events", "scores"))
         for job in facility.jobs:
             self._check_job(job, blocks, runs, events)
-        known = facility.tables.all("jobs")["job"]
+        self._check_places()
+        known = facility.all("jobs")["job"]
         finals = [job for job, final in zip(scores["job"], scores["final"], strict=True) if final]
         for job in runs["job"]:
             # A run whose row of `jobs` was dropped has none.
             if (verdicts := finals.count(job)) != (1 if not facility.judged or job in known else 0):
                 raise self._broken(f"{job} has {verdicts} final scores")
-        asked = facility.tables.all("works")["job"]
+        asked = facility.all("works")["job"]
         if len(set(asked)) < len(asked):
             raise self._broken("what was asked for is told twice")
         self._check_silences()
         alarms = {job for job, at in zip(scores["job"], scores["alarmed_at"], strict=True) if at > 0}
-        if alarms and (caused := alarms - alarms_without_pipeline(facility.tables)):
+        given = (alarms_without_pipeline(shard.tables, facility.tables) for shard in facility.shards)
+        if alarms and (caused := alarms - set().union(*given)):
             raise self._broken(f"alarms that its rows do not give: {sorted(caused)}")
         if not self._has_followed():
             raise self._broken(f"a follower has read up to {facility.tallies[-1].last}, expected {self._heads()}")
 
+    def _check_places(self) -> None:
+        """All rows of a job are in one log, also those that daemons have written."""
+        shards = self.facility.shards
+        for table in ("jobs", "blocks", "runs", "works", "scores"):
+            logs = [set(shard.tables.all(table)["job"]) for shard in shards]
+            for shard, jobs in zip(shards, logs, strict=True):
+                if wrong := [job for job in jobs if shard_of(job, [one.endpoint for one in shards]) != shard.endpoint]:
+                    raise self._broken(f"{shard.endpoint} has rows of {wrong[0]} in {table}")
+
     def _check_silences(self) -> None:
         """No sidecar reports a silence that its program did not have, whatever happened to either."""
-        silences = self.facility.tables.all("silences")
+        silences = self.facility.all("silences")
         had = {job.key: job.longest_silence for job in self.facility.jobs}
         for job, since, at in zip(silences["job"], silences["since"], silences["at"], strict=True):
             if at - since > had[job] + 0.001:
@@ -309,7 +331,7 @@ class Schedule:
 
     def _check_memory(self) -> None:
         facility = self.facility
-        if not facility.collector_process.lives:
+        if not all(shard.process.lives for shard in facility.shards):
             raise self._broken("the collector is not running")
         if held := self._held():
             raise self._broken(f"the collector still holds {held}")
@@ -317,7 +339,7 @@ class Schedule:
             # The power was lost before there was a plan, or after everything else was deleted.
             fine = ("plan.json.part", "lock")
             left = [str(path) for path in node.platters.names if path.is_relative_to(SPOOLS) and path.name not in fine]
-            if left and node is not facility.server:
+            if left and node not in [shard.server for shard in facility.shards]:
                 raise self._broken(f"{node.name} still has {left}")
 
     def _check_job(self, job: SimulatedJob, blocks: Any, runs: Any, events: Any) -> None:

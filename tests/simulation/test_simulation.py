@@ -7,18 +7,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from barograph_agent.deliver.shards import shard_of
 from barograph_agent.deliver.spool import Spool
 from barograph_agent.protocol.tables import TABLES
+from barograph_agent.settings.places import endpoints
+from barograph_agent.sidecar import main as sidecar_main
 from barograph_agent.sidecar.silence import Silences
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower
+from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.runner import Output
 from barograph_collector.ingest.streams import StreamDecision, Streams
 from barograph_collector.storage.database import Database
@@ -26,7 +31,8 @@ from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.rows import CheckedRows
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import SimulatedDisk
-from simulation.schedule import Broken, run
+from simulation.facility import Facility, SimulatedJob, deliver
+from simulation.schedule import SHARDED, Broken, run
 
 SCHEDULES = 60
 """CI runs 10,000: `make simulate`."""
@@ -141,6 +147,14 @@ def a_sidecar_that_was_away_reports_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Silences, "step", step)
 
 
+def verdicts_go_to_the_first_collector(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(JobPlaces, "of", lambda self, job: self.first)
+
+
+def a_spool_is_sent_to_another_collector(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sidecar_main, "shard_of_spool", lambda began_with, collectors: max({*collectors} - {began_with}))
+
+
 def is_broken(seed: int) -> bool:
     """Whether the schedule breaks an invariant."""
     try:
@@ -148,6 +162,47 @@ def is_broken(seed: int) -> bool:
     except Broken:
         return True
     return False
+
+
+@pytest.mark.parametrize("break_it", [verdicts_go_to_the_first_collector, a_spool_is_sent_to_another_collector])
+def test_a_defect_of_several_collectors_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert any(is_broken(seed) for seed in range(SHARDED, FOUND_WITHIN, SHARDED))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_collector_that_is_away_holds_up_no_job_of_the_others(seed: int, tmp_path: Path) -> None:
+    """It is away, also while the follower is started again, and when it is back it gets what its nodes have."""
+    facility = Facility(seed, tmp_path, shards=2)
+    first, second = facility.shards
+    node = facility.node(0.0)
+    names = [f"job{number}" for number in range(4)]
+    homes = {name: shard_of(f"sim/{name}.0.0", endpoints(facility.collectors)) for name in names}
+    assert set(homes.values()) == {first.endpoint, second.endpoint}
+    try:
+        facility.machine.run(2.0)
+        second.is_kept_running = False
+        second.process.kill()
+        if seed % 2:
+            facility.follower_process.kill()
+        for name in names:
+            facility.jobs.append(SimulatedJob(node, name, ranks=1, seconds=2.0, per_second=20, capacity=1024))
+        facility.machine.run(40.0)
+        judged = {f"sim/{name}.0.0" for name in names if homes[name] == first.endpoint}
+        assert set(first.tables.all("scores")["job"]) == judged
+        assert second.tables.all("jobs")["job"] == []
+        second.is_kept_running = True
+        facility.machine.run(5.0)
+        node.start("delivery", partial(deliver, facility.collectors))
+        facility.machine.run(60.0)
+        assert sorted(facility.all("scores")["job"]) == sorted(f"sim/{name}.0.0" for name in names)
+        assert set(first.tables.all("scores")["job"]) == judged
+        assert not facility.failures
+        assert not any(tally.wrong for tally in facility.tallies)
+    finally:
+        facility.end()
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,11 @@ class Memory(Outbox[bytes]):
         super().__init__(next_seq - 1)
         self._cap = cap_messages
 
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return sum(rows for rows, _ in list(self._held.values()))
+
     def put(self, rows: int, frame: bytes) -> None:
         """Append one message, which may be sent at once."""
         self.last_seq += 1

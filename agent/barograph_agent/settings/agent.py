@@ -50,7 +50,7 @@ CollectorAddress: TypeAlias = Annotated[
 CollectorAddresses: TypeAlias = Annotated[
     str,
     Form("ENDPOINT[,...]", "tcp://HOST:PORT or ipc://PATH, or several with commas between", check_endpoints),
-    Option("the collector; of several, one is chosen for each job", variable="BAROGRAPH_COLLECTOR"),
+    Option("the collector, or several, of which each job has one", variable="BAROGRAPH_COLLECTOR"),
 ]
 """The same of those that use several."""
 

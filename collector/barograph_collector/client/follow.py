@@ -82,18 +82,27 @@ class Follower:
         while True:
             # After a read that fails the next one does not wait: its answer shows that the collector is back.
             seconds, self._at_end = self._at_end * self._wait_seconds, False
-            found = self._reader.follow(self.offsets, self._page, seconds)
+            found = self.read(seconds)
+            self._at_end = not found
             if found is None:
-                self._at_end = True
                 return
-            upto, rows = found
-            self.offsets = {table: max(offset, upto) for table, offset in self.offsets.items()}
-            self._at_end = not rows
-            if rows:
-                self.delivered.update({table: int(columns["offset"][-1]) for table, columns in rows.items()})
-                yield [(table, rows[table]) for table in self.offsets if table in rows]
+            if found:
+                yield found
             elif not self._wait_seconds:
                 return
+
+    def read(self, seconds: float) -> list[Rows] | None:
+        """The next round, empty where no row has come within `seconds`; None while it is awaited, as by `LogReader`.
+
+        Raises LogUnavailable and ReadRefused.
+        """
+        found = self._reader.follow(self.offsets, self._page, seconds)
+        if found is None:
+            return None
+        upto, rows = found
+        self.offsets = {table: max(offset, upto) for table, offset in self.offsets.items()}
+        self.delivered.update({table: int(columns["offset"][-1]) for table, columns in rows.items()})
+        return [(table, rows[table]) for table in self.offsets if table in rows]
 
 
 class LogWriter:
@@ -107,6 +116,11 @@ class LogWriter:
         """Queue rows; `pump` sends them."""
         message = wire.append(self.link.stream, self._outbox.next_seq, table, rows, columns)
         self._outbox.put(rows, wire.encode(message))
+
+    @property
+    def rows(self) -> int:
+        """Rows that are not acknowledged."""
+        return self._outbox.rows
 
     def pump(self) -> None:
         """Send and receive what is possible without waiting."""

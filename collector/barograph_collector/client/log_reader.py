@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
+import pyarrow as pa
 import zmq
 
 from barograph_agent.deliver.keys import ClientKey
@@ -155,6 +156,14 @@ class LogReader:
         """An offset after which the table has so many rows, or all if it has fewer."""
         batch = self.read(table, -rows, 1)
         return int(batch.columns["offset"][0]) - 1 if batch.rows else 0
+
+    def identity(self) -> str:
+        """The name of the log, which it keeps wherever it is. Raises LogUnavailable."""
+        try:
+            answer = self.query("SELECT name FROM identity", 1)
+        except ReadRefused as error:
+            raise LogUnavailable(f"the collector at {self.endpoint} does not name its log: {error}") from None
+        return str(pa.ipc.open_stream(answer.stream).read_all()["name"][0].as_py())
 
     def disk_trouble(self) -> str:
         """Why the collector takes no rows, if its disk is full; else empty. Raises LogUnavailable."""

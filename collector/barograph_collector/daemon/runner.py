@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
 
@@ -15,21 +16,22 @@ from prometheus_client.registry import Collector as Exporter
 
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import Column
+from barograph_agent.settings.places import endpoints
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.follow import Follower, LogWriter
+from barograph_collector.client.follow import Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
+from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.daemon.settings import FollowerSettings, load_key
+from barograph_collector.daemon.sources import WAIT_SECONDS, FollowedCollector, Sources, SourcesExporter
 
 CYCLE_SECONDS: Final = 0.5
 """The pause between cycles while the processor has work that depends on time, or rows are not acknowledged."""
-WAIT_SECONDS: Final = 5.0
-"""How long a read waits for rows. A daemon that has nothing to do completes a cycle as often."""
 READ_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 3.0
 """Wait for the last acknowledgements. Without them no snapshot is kept, and the sync of a busy disk takes time."""
@@ -100,6 +102,14 @@ class Processor(Protocol):
         ...
 
 
+class RowSource(Protocol):
+    """What returns rounds of new rows, such as Follower and Sources."""
+
+    def poll(self) -> Iterator[list[Rows]]:
+        """Rounds of new rows up to the present end. Raises LogUnavailable and ReadRefused."""
+        ...
+
+
 class RowSink(Protocol):
     """What appends rows to the log, such as LogWriter."""
 
@@ -126,7 +136,7 @@ class Runner:
     def __init__(
         self,
         processor: Processor,
-        follower: Follower,
+        follower: RowSource,
         writer: RowSink,
         clock: Callable[[], float] = CLOCK.now,
         beat: Callable[[], None] = lambda: None,
@@ -207,8 +217,8 @@ def serve(
     configuration: Configuration[F],
     *,
     apply: Callable[[], None] = lambda: None,
-    prepare: Callable[[Follower, LogReader], None] | None = None,
-    keep: Callable[[Mapping[str, int], bool], None] | None = None,
+    prepare: Callable[[Sequence[FollowedCollector]], None] = lambda sources: None,
+    keep: Callable[[Mapping[str, Mapping[str, int]], bool], None] | None = None,
     pages: Mapping[str, WSGIApplication] | None = None,
     each_cycle: Callable[[], None] = lambda: None,
     still: threading.Lock | None = None,
@@ -217,9 +227,11 @@ def serve(
 
     tables: to read, in the order of the rows of a round.
     apply: called after a reload of the configuration.
-    prepare: called before the first cycle, to set the offsets to read from; repeated after LogUnavailable.
-    keep: writes a snapshot; called after a cycle with the offsets of the rows that were processed, and with True at the
-    end, only while all outputs are acknowledged: a restored processor does not write them again.
+    prepare: called before rows of collectors are read, to set the offsets to read from: before the first cycle, and
+    later for those that did not answer then; repeated after LogUnavailable.
+    keep: writes a snapshot; called after a cycle with the offsets of the rows that were processed, by collector and
+    table, and with True at the end, only while all outputs are acknowledged: a restored processor does not write them
+    again.
     pages: applications that are served beside /metrics, by path.
     each_cycle: called before each cycle.
     still: held while the state of the processor changes. A scrape, and a page that reads this state, holds it too.
@@ -237,44 +249,43 @@ def serve(
         heartbeat()
         notifier.alive()
 
-    with Shutdown() as shutdown, LogReader(settings.collector, READ_SECONDS, key) as reader:
+    places = JobPlaces(endpoints(settings.collector))
+    readers = [LogReader(endpoint, READ_SECONDS, key) for endpoint in places.collectors]
+    sources = Sources(readers, tables, places, CLOCK.monotonic)
+    # Each process writes streams of its own: rows that the former one did not deliver are computed again.
+    writer = PlacedWriter(places, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
+    registry.register(SourcesExporter(name, sources, writer))
+    with Shutdown() as shutdown, closing(sources):
         exposition = serve_metrics(registry, *settings.metrics, pages)
         _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
-        follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
-        # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
-        writer = LogWriter(settings.collector, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
-        runner = Runner(processor, follower, writer, beat=beat, still=still, name=name)
-        prepared = prepare is None
-        while not _wait(shutdown, reader, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
+        runner = Runner(processor, sources, writer, beat=beat, still=still, name=name)
+        while not _wait(shutdown, sources, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
             beat()
             each_cycle()
             if shutdown.hung_up():
                 with still:
                     reload.run()
-            try:
-                if not prepared and prepare is not None:
-                    with still:
-                        prepare(follower, reader)
-                    prepared = True
-            except LogUnavailable:
+            with suppress(LogUnavailable), still:
+                sources.prepare(prepare)
+            if not sources.delivered:
                 continue
             runner.step()
             if keep is not None and writer.idle:
-                keep(follower.delivered, False)
+                keep(sources.delivered, False)
         notifier.stopping()
         delivered = writer.close(STOP_SECONDS)
-        if keep is not None and prepared and delivered:
-            keep(follower.delivered, True)
+        if keep is not None and sources.delivered and delivered:
+            keep(sources.delivered, True)
         exposition.stop()
     return Exit.OK
 
 
-def _wait(shutdown: Shutdown, reader: LogReader, writer: LogWriter, seconds: float) -> bool:
-    """Wait at most `seconds` for a message of the collector or a signal; whether the shutdown is requested."""
+def _wait(shutdown: Shutdown, sources: Sources, writer: PlacedWriter, seconds: float) -> bool:
+    """Wait at most `seconds` for a message of a collector or a signal; whether the shutdown is requested."""
     poller = zmq.Poller()
     poller.register(shutdown.fileno(), zmq.POLLIN)
-    reader.register(poller)
-    writer.link.register(poller)
+    sources.register(poller)
+    writer.register(poller)
     poller.poll(int(1000 * seconds))
     return shutdown.wait(0.0)

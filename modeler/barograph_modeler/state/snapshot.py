@@ -1,4 +1,4 @@
-"""A snapshot: the modeler's state and the offsets it had read to, in one file."""
+"""A snapshot: the modeler's state and the offsets of each log that it had read to, in one file."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import importlib.metadata
 import json
 import logging
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.disk import DISK
-from barograph_collector.client.follow import Follower, LogReading
+from barograph_collector.client.follow import Follower, RowPage
+from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.gate import Gate
 from barograph_modeler.state.stateful import Stateful
@@ -25,7 +26,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """Longest wait for running fits; a snapshot that times out is tried again in the next cycle."""
-FORMAT: Final = 17
+FORMAT: Final = 18
 """To be raised when classes in the state, or their attributes, are renamed: older snapshots are ignored."""
 _ALLOWED: Final = {
     ("array", "array"),
@@ -45,11 +46,42 @@ _ALLOWED: Final = {
 _log = logging.getLogger(__name__)
 
 
+class TableReader(Protocol):
+    """What reads tables of a log, such as LogReader."""
+
+    def read(self, table: str, after: int, limit: int) -> RowPage:
+        """At most `limit` rows with an offset above `after`."""
+        ...
+
+
+class FollowedLog(Protocol):
+    """A log that the modeler follows, such as FollowedCollector."""
+
+    @property
+    def name(self) -> str:
+        """Its name, wherever it is."""
+        ...
+
+    @property
+    def reader(self) -> TableReader:
+        """Reads it."""
+        ...
+
+    @property
+    def follower(self) -> Follower:
+        """Follows it."""
+        ...
+
+
 class UnusableSnapshot(Exception):
     """A snapshot cannot be used. The message has the reason."""
 
 
-def write_snapshot(path: Path, offsets: Mapping[str, int], settings: str, state: Any) -> None:
+Offsets: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Up to where each table was read, by the name of the log and table."""
+
+
+def write_snapshot(path: Path, offsets: Offsets, settings: str, state: Any) -> None:
     """Replace the file atomically. Raises OSError.
 
     Layout: a line of JSON with format, versions, settings, offsets and the BLAKE2b digest of the rest; then the state
@@ -60,13 +92,13 @@ def write_snapshot(path: Path, offsets: Mapping[str, int], settings: str, state:
         "format": FORMAT,
         "versions": _versions(),
         "settings": settings,
-        "offsets": dict(offsets),
+        "offsets": {log: dict(tables) for log, tables in offsets.items()},
         "digest": _digest(body),
     }
     DISK.replace(path, json.dumps(head).encode() + b"\n" + body)
 
 
-def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
+def read_snapshot(path: Path, settings: str) -> tuple[dict[str, dict[str, int]], Any]:
     """Offsets and state. Raises FileNotFoundError, and UnusableSnapshot with the reason.
 
     Only the modeler's own classes and plain containers are ever unpickled.
@@ -81,7 +113,10 @@ def read_snapshot(path: Path, settings: str) -> tuple[dict[str, int], Any]:
     try:
         head = json.loads(line)
         found = {name: head[name] for name in ("format", "versions", "settings")}
-        offsets = {str(table): int(offset) for table, offset in head["offsets"].items()}
+        offsets = {
+            str(log): {str(table): int(offset) for table, offset in tables.items()}
+            for log, tables in head["offsets"].items()
+        }
         digest = head["digest"]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise UnusableSnapshot("its first line is no header") from None
@@ -119,26 +154,47 @@ class SnapshotKeeper:
         self._settings = settings
         self._clock = clock
         self._due = clock() + SNAPSHOT_SECONDS
+        self._offsets: dict[str, dict[str, int]] | None = None
+        """Those of the snapshot; None before it was looked for."""
 
-    def restore(self, follower: Follower, reader: LogReading) -> None:
-        """Continue from the snapshot if it is of this version and this log; otherwise log a warning.
+    def restore(self, sources: Sequence[FollowedLog]) -> None:
+        """Continue from the snapshot if it is of this version and of these logs; otherwise log a warning.
 
-        Exceptions of `reader` are raised before anything is changed.
+        A log that is not in the snapshot is read from its beginning. To be called again for further logs: where the
+        snapshot turns out not to be theirs, it is deleted and CannotStart raised, so that a restart reads all logs from
+        their beginning. Exceptions of readers are raised before anything is changed.
         """
+        begins = self._offsets is None
         try:
-            offsets, state = read_snapshot(self.path, self._settings)
-            _check_log(reader, follower, offsets)
+            offsets, state = read_snapshot(self.path, self._settings) if begins else (self._offsets or {}, None)
+            for source in sources:
+                if source.name in offsets:
+                    _check_log(source, offsets[source.name])
         except FileNotFoundError:
-            return
+            offsets, state = {}, None
         except UnusableSnapshot as error:
+            if not begins:
+                self.path.unlink(missing_ok=True)
+                text = f"snapshot {self.path} is deleted, all logs are read from their beginning: {error}"
+                raise CannotStart(text, Exit.FAILED) from None
             _log.warning("snapshot %s is ignored, the log is read from its beginning: %s", self.path, error)
-            return
-        self._processor.restore(state)
-        follower.resume(offsets)
-        _log.info("going on from snapshot %s at offset %d", self.path, max(offsets.values(), default=0))
+            offsets, state = {}, None
+        self._offsets = offsets
+        if state is not None:
+            self._processor.restore(state)
+        for source in sources:
+            if resumed := offsets.get(source.name):
+                source.follower.resume(resumed)
+                last = max(resumed.values(), default=0)
+                _log.info("going on from snapshot %s at offset %d of log %s", self.path, last, source.name)
 
-    def keep(self, offsets: Mapping[str, int], closing: bool) -> None:
-        """Write a snapshot if one is due, in a forked child; or at once if `closing`. Failures are only logged."""
+    def keep(self, delivered: Offsets, closing: bool) -> None:
+        """Write a snapshot if one is due, in a forked child; or at once if `closing`. Failures are only logged.
+
+        delivered: up to where each table was read, of logs that are read.
+        """
+        # Of those that are away, or were on the list once, the snapshot has what it had.
+        offsets = {**(self._offsets or {}), **delivered}
         if closing:
             self._task.stop()
             try:
@@ -163,13 +219,13 @@ class SnapshotKeeper:
         _log.warning("snapshot %s is not written: %s", self.path, reason)
 
 
-def _check_log(reader: LogReading, follower: Follower, offsets: Mapping[str, int]) -> None:
+def _check_log(source: FollowedLog, offsets: Mapping[str, int]) -> None:
     """Check for a replaced log, which rarely has a row of the same table at the same offset."""
-    if offsets.keys() != follower.offsets.keys():
-        raise UnusableSnapshot(f"it is of tables {sorted(offsets)}, expected {sorted(follower.offsets)}")
+    if offsets.keys() != source.follower.offsets.keys():
+        raise UnusableSnapshot(f"it is of tables {sorted(offsets)}, expected {sorted(source.follower.offsets)}")
     for table, offset in offsets.items():
         if offset > 0:
-            page = reader.read(table, offset - 1, 1)
+            page = source.reader.read(table, offset - 1, 1)
             if not page.rows or page.columns["offset"][0] != offset:
                 raise UnusableSnapshot(
                     f"table {table!r} of the log has no row at its offset {offset}: it is of another log"

@@ -9,7 +9,7 @@ import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import Round
 from barograph_collector.daemon.runner import Runner
+from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.state import snapshot as module
 from barograph_modeler.state.gate import Gate
@@ -90,6 +91,14 @@ def history(factors: list[float | None]) -> list[tuple[str, dict[str, Any]]]:
     return pieces
 
 
+class FollowedPart(NamedTuple):
+    """A log with its name, as `FollowedCollector` has it."""
+
+    name: str
+    reader: FakeLog
+    follower: Follower
+
+
 class Life:
     """One life of a modeler over a log."""
 
@@ -97,7 +106,7 @@ class Life:
         self.learner = Learner(accept=2, refit_seconds=math.inf)
         self.follower = Follower(log, TABLES, page=300)
         self.keeper = SnapshotKeeper(directory, self.learner, SETTINGS, clock)
-        self.keeper.restore(self.follower, log)
+        self.keeper.restore([FollowedPart("a", log, self.follower)])
         self.station = Runner(self.learner, self.follower, Sink(), clock=lambda: 1e6)  # type: ignore[arg-type]
 
 
@@ -137,7 +146,7 @@ def test_killed_anywhere_and_restored_it_comes_to_the_same(tmp_path, uninterrupt
     first = Life(log, tmp_path)
     log.visible = stop
     first.station.step()
-    first.keeper.keep(first.follower.delivered, True)
+    first.keeper.keep({"a": first.follower.delivered}, True)
     log.visible = stop + lost
     first.station.step()
     log.visible = log.head
@@ -181,7 +190,7 @@ def saved(tmp_path: Path) -> tuple[FakeLog, Life]:
     log = FakeLog(history([None, None, None]))
     life = Life(log, tmp_path)
     life.station.step()
-    life.keeper.keep(life.follower.delivered, True)
+    life.keeper.keep({"a": life.follower.delivered}, True)
     return log, life
 
 
@@ -195,7 +204,7 @@ def evil(life: Life) -> bytes:
         def __reduce__(self) -> tuple[Any, ...]:
             return os.system, ("touch harmed",)
 
-    write_snapshot(life.keeper.path, life.follower.delivered, SETTINGS, {"workloads": Evil()})
+    write_snapshot(life.keeper.path, {"a": life.follower.delivered}, SETTINGS, {"workloads": Evil()})
     return life.keeper.path.read_bytes()
 
 
@@ -206,13 +215,13 @@ SPOILED = {
     "another format": (lambda life: rewritten(life, format=99), "its format is 99, expected "),
     "another version": (lambda life: rewritten(life, versions={"barograph": "9"}), "its versions are "),
     "another window": (lambda life: rewritten(life, settings="window of 2 s"), "its settings are 'window of 2 s'"),
-    "other tables": (lambda life: rewritten(life, offsets={"jobs": 1}), "it is of tables ['jobs'], expected"),
+    "other tables": (lambda life: rewritten(life, offsets={"a": {"jobs": 1}}), "it is of tables ['jobs'], expected"),
     "ahead of the log": (
-        lambda life: rewritten(life, offsets=dict.fromkeys(TABLES, 10**9)),
+        lambda life: rewritten(life, offsets={"a": dict.fromkeys(TABLES, 10**9)}),
         "table 'jobs' of the log has no row at its offset 1000000000: it is of another log",
     ),
     "of another log": (
-        lambda life: rewritten(life, offsets=life.follower.delivered | {"runs": 5}),
+        lambda life: rewritten(life, offsets={"a": life.follower.delivered | {"runs": 5}}),
         "table 'runs' of the log has no row at its offset 5: it is of another log",
     ),
     "evil": (evil, "its content is not readable: it asks for posix.system"),
@@ -248,19 +257,19 @@ def test_snapshots_are_written_when_due_and_at_the_end_and_a_full_disk_stops_not
     now = [0.0]
     life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
     life.station.step()
-    life.keeper.keep(life.follower.delivered, False)
+    life.keeper.keep({"a": life.follower.delivered}, False)
     assert not life.keeper.path.exists()
     now[0] = SNAPSHOT_SECONDS
-    life.keeper.keep(life.follower.delivered, False)
+    life.keeper.keep({"a": life.follower.delivered}, False)
     life.keeper.poll(wait=True)
     life.keeper.path.unlink()
-    life.keeper.keep(life.follower.delivered, False)
+    life.keeper.keep({"a": life.follower.delivered}, False)
     assert not life.keeper.path.exists()
-    life.keeper.keep(life.follower.delivered, True)
+    life.keeper.keep({"a": life.follower.delivered}, True)
     assert life.keeper.path.exists()
     life.keeper.path.unlink()
     life.keeper.path.with_name("modeler.snapshot.part").mkdir()
-    life.keeper.keep(life.follower.delivered, True)
+    life.keeper.keep({"a": life.follower.delivered}, True)
     assert caplog.messages == [f"snapshot {life.keeper.path} is not written: Is a directory"]
 
 
@@ -272,7 +281,7 @@ def test_a_snapshot_written_aside_is_of_the_instant_it_was_ordered_at(tmp_path):
     life.station.step()
     expected = repr_rounded(known(life.learner))
     now[0] = SNAPSHOT_SECONDS
-    life.keeper.keep(life.follower.delivered, False)
+    life.keeper.keep({"a": life.follower.delivered}, False)
     life.learner.workloads.clear()
     life.keeper.poll(wait=True)
     assert repr_rounded(known(Life(log, tmp_path).learner)) == expected
@@ -285,9 +294,9 @@ def test_no_snapshot_is_begun_while_another_thread_reckons(tmp_path, monkeypatch
     keeper = SnapshotKeeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
     now[0] = SNAPSHOT_SECONDS
     with gate.passing():
-        keeper.keep(life.follower.delivered, False)
+        keeper.keep({"a": life.follower.delivered}, False)
     assert not keeper.path.exists()
-    keeper.keep(life.follower.delivered, False)
+    keeper.keep({"a": life.follower.delivered}, False)
     keeper.poll(wait=True)
     assert keeper.path.exists()
 
@@ -297,10 +306,59 @@ def test_a_snapshot_aside_that_meets_a_full_disk_or_dies_costs_the_snapshot_and_
     life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
     life.keeper.path.with_name("modeler.snapshot.part").mkdir()
     now[0] = SNAPSHOT_SECONDS
-    life.keeper.keep(life.follower.delivered, False)
+    life.keeper.keep({"a": life.follower.delivered}, False)
     life.keeper.poll(wait=True)
     assert caplog.messages == [f"snapshot {life.keeper.path} is not written: Is a directory"]
     now[0] = 2 * SNAPSHOT_SECONDS
-    life.keeper.keep(life.follower.delivered, False)
-    life.keeper.keep(life.follower.delivered, True)  # the last chance comes while the other one is under way
+    life.keeper.keep({"a": life.follower.delivered}, False)
+    life.keeper.keep({"a": life.follower.delivered}, True)  # the last chance comes while the other one is under way
     assert caplog.messages[1:] == [f"snapshot {life.keeper.path} is not written: Is a directory"]
+
+
+def parts(*logs: tuple[str, FakeLog]) -> list[FollowedPart]:
+    return [FollowedPart(name, log, Follower(log, TABLES)) for name, log in logs]
+
+
+def snapshot_of_two(tmp_path: Path) -> dict[str, FakeLog]:
+    logs = {"a": FakeLog(history([None])), "b": FakeLog(history([None, None]))}
+    keeper = SnapshotKeeper(tmp_path, Learner(), SETTINGS)
+    read = parts(*logs.items())
+    keeper.restore(read)
+    for part_ in read:
+        assert list(part_.follower.poll())
+    keeper.keep({part_.name: part_.follower.delivered for part_ in read}, True)
+    return logs
+
+
+def test_each_log_is_continued_at_its_own_offsets_and_a_new_one_read_from_its_beginning(tmp_path):
+    logs = snapshot_of_two(tmp_path) | {"c": FakeLog(history([None]))}
+    read = parts(*logs.items())
+    SnapshotKeeper(tmp_path, Learner(), SETTINGS).restore(read)
+    left = {part_.name: sum(len(columns["offset"]) for round_ in part_.follower.poll() for _, columns in round_)
+            for part_ in read}  # fmt: skip
+    assert left == {"a": 0, "b": 0, "c": logs["c"].head}
+
+
+def test_the_offsets_of_a_log_that_is_away_stay_in_the_snapshot(tmp_path):
+    logs = snapshot_of_two(tmp_path)
+    first, second = parts(*logs.items())
+    keeper = SnapshotKeeper(tmp_path, Learner(), SETTINGS)
+    keeper.restore([first])
+    keeper.keep({"a": first.follower.delivered}, True)
+    keeper.restore([second])
+    assert second.follower.offsets == second.follower.delivered != dict.fromkeys(TABLES, 0)
+    again = parts(*logs.items())
+    SnapshotKeeper(tmp_path, Learner(), SETTINGS).restore(again)
+    assert not list(again[1].follower.poll())
+
+
+def test_a_log_that_comes_back_as_an_older_copy_ends_the_modeler_and_all_are_read_anew(tmp_path):
+    logs = snapshot_of_two(tmp_path)
+    older = FakeLog(history([None]))
+    first, second = parts(("a", logs["a"]), ("b", older))
+    keeper = SnapshotKeeper(tmp_path, Learner(), SETTINGS)
+    keeper.restore([first])
+    with pytest.raises(CannotStart, match="is deleted, all logs are read from their beginning") as error:
+        keeper.restore([second])
+    assert error.value.status == Exit.FAILED
+    assert not keeper.path.exists()
