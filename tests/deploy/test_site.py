@@ -23,6 +23,7 @@ from starlette.testclient import TestClient
 
 from barograph.charts.axis import Axis, durations, linear, log_durations, ranks, time_axis
 from barograph.charts.figure import sparkline
+from barograph.cli import main as barograph
 from barograph.site import server
 from barograph.site.app import create
 from barograph.views import words as texts
@@ -69,6 +70,7 @@ def fill(endpoint: str) -> None:
     fleet.put("jobs", jobs)
     fleet.put("blocks", [row for job in jobs for row in fleet.blocks(job, 60, 0.5 if job is slow else 1.0)])
     fleet.put("node_blocks", fleet.node_blocks(slow, 3, 0.5))
+    fleet.put("workers", fleet.workers(jobs[1], 4, slow=3))
     fleet.put("scores", [fleet.score(job) for job in jobs if job is not fresh])
     fleet.put("scores", [fleet.score(slow, "slow", 1.34, 250, score=8.0, sentence=f"slow: 1.34x {HOSTILE}")])
     recovered = {"score": 0.2, "recovered_at": NOW - 20}
@@ -223,6 +225,18 @@ def test_a_job_is_drawn_over_its_band_with_its_onset_and_late_nodes(site: TestCl
     cells = re.findall(r">([^<>]+)</td>", nodes[0][1])
     assert cells == ["16", "3.10 ms", "4.68 ms", "2.10 ms", "517 \N{MICRO SIGN}s"]
     assert "Expected end" in page
+
+
+def test_workers_of_a_training_are_listed_those_with_most_own_work_first(
+    site: TestClient, collector: Collector, tmp_path: Path
+) -> None:
+    page, report = words(site.get("/job/lab/2.0.0")), tmp_path / "job.html"
+    assert "Waiting 3 n001 60 90.0 ms 50.0 ms 2.00 ms 10.0 ms 0 n000 60 60.0 ms 50.0 ms 2.00 ms 40.0 ms 1 n000" in page
+    assert barograph(["report", "--job", "lab/2.0.0", "--output", str(report), "--collector", collector.endpoint]) == 0
+    cells = re.findall(r"<tr><td>(\d)</td><td>(n\d+)</td>(.*?)</tr>", report.read_text())
+    assert [rank for rank, *_ in cells] == ["3", "0", "1", "2"]
+    assert re.findall(r">([\d.]+)<", cells[0][2]) == ["60", "90", "50", "2", "10"]
+    assert "Workers" not in words(site.get("/job/lab/1.0.0"))
 
 
 def test_the_page_of_a_slow_job_says_what_can_be_done(site: TestClient) -> None:

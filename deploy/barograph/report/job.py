@@ -17,6 +17,8 @@ from barograph.views.words import period, plural, span
 
 CLASSES: Final = 12
 """Limit of classes shown."""
+WORKERS: Final = 30
+"""Limit of workers of a training."""
 POINTS: Final = 1_500
 """Approximate number of intervals of a class that are drawn."""
 DRAWN: Final = 3
@@ -42,6 +44,7 @@ def view(context: ViewContext, name: str) -> dict[str, Any]:
         "classes": classes,
         "drawn": drawn,
         "nodes": nodes,
+        "workers": context.rows(queries.workers(of_job, WORKERS)),
         "charts": {
             "timeline": figures.timeline(job, drawn) if drawn else None,
             "nodes": figures.nodes(nodes, job["members"]) if nodes else None,

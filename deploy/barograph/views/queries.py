@@ -192,6 +192,18 @@ SELECT host, last_rank AS rank, sum(last_count)::DOUBLE / any_value(syncs) AS sh
 FROM selected GROUP BY host, last_rank ORDER BY share * late DESC LIMIT 8"""
 
 
+def workers(of_job: str, most: int, onset_at: float = -1.0) -> str:
+    """Seconds per step of the workers of a training since an onset, those with most own work first.
+
+    processor, updates: parts of own work on a processor, and in updates of the parameters. most: limit of rows.
+    """
+    return f"""
+SELECT host, rank, sum("count")::BIGINT AS steps, sum(own_seconds) / sum("count") AS own,
+    sum(cpu_seconds) / sum("count") AS processor, sum(update_seconds) / sum("count") AS updates,
+    sum(wait_seconds) / sum("count") AS wait
+FROM workers WHERE {of_job} AND ended_at > {onset_at:.3f} GROUP BY host, rank ORDER BY own DESC, rank LIMIT {most:d}"""
+
+
 def late_nodes(of_job: str) -> str:
     """Seconds of own work and of waiting by node, and the share of sync points in which the others waited for it.
 

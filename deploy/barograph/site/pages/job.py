@@ -19,6 +19,7 @@ HEADROOM: Final = 1.15
 """Ratio of the upper end of the vertical axis to the highest value that must be visible."""
 CLASSES: Final = 8
 MOST_NODES: Final = 64
+MOST_WORKERS: Final = 64
 TABLE_ROWS: Final = 24
 
 
@@ -43,6 +44,7 @@ def view(context: ViewContext, name: str, class_id: int | None) -> dict[str, Any
         "chosen": chosen,
         "trace": _trace(context, job, int(chosen["class_id"])) if chosen else None,
         "nodes": _before_and_since(context.rows(queries.node_times(of_job, onset_at))),
+        "workers": context.rows(queries.workers(of_job, MOST_WORKERS, onset_at)),
         "late_ranks": context.rows(queries.late_ranks(of_job, onset_at)),
         "end": [job["started_at"] + took for took in job["prediction"] or ()] if running else None,
     }
