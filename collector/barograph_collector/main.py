@@ -21,13 +21,13 @@ from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.exporter import Exporter, LakeExporter
-from barograph_collector.lake.catalog import DATA
 from barograph_collector.lake.expiry import Periods
-from barograph_collector.lake.extensions import LakeError, extension
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.store import LOG, Store
 
 ARENAS: Final = 2
@@ -63,10 +63,9 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
-    if settings.lake is not None:
-        extension("ducklake")  # before a log is made
-    with Shutdown() as shutdown, Store(state / LOG, lake=settings.lake and settings.lake / DATA) as store:
-        publisher = _publisher(store, settings)
+    lake = _lake(settings, state)  # before a log is made
+    with Shutdown() as shutdown, Store(state / LOG, lake=lake and lake.data) as store:
+        publisher = None if lake is None else Publisher(store, lake, periods=Periods.read(settings.lake_keep))
         collector = Collector(
             store,
             settings.listen,
@@ -125,15 +124,21 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
 
 
-def _publisher(store: Store, settings: CollectorSettings) -> Publisher | None:
-    """That of the lake, if there is one. Raises LakeError where a package is missing."""
+def _lake(settings: CollectorSettings, state: Path) -> Lake | None:
+    """The lake, if there is one. Raises LakeError where a package or the credentials of its store are missing."""
     if settings.lake is None:
         return None
+    extension("ducklake")
     if settings.catalog is not None:
         extension("postgres_scanner")
-    publisher = Publisher(store, settings.lake, catalog=settings.catalog)
-    publisher.expirer.periods = Periods.read(settings.lake_keep)
-    return publisher
+    return Lake.find(
+        settings.lake,
+        state,
+        settings.catalog or "",
+        settings.lake_endpoint or "",
+        settings.lake_credentials,
+        os.environ,
+    )
 
 
 def limit_arenas() -> None:

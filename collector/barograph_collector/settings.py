@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
-from barograph_agent.settings.setting import REQUIRED, Directory, Form, Option, Size, path
+from barograph_agent.settings.setting import REQUIRED, Directory, File, Form, Option, Size, path
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.auth.http_access import is_loopback
 from barograph_collector.daemon.settings import DaemonSettings, Metrics
 from barograph_collector.lake.expiry import FORM, Periods
 from barograph_collector.lake.lease import redacted
+from barograph_collector.lake.place import lake_place
+from barograph_collector.storage.days.object_store import SCHEME
 from barograph_collector.storage.days.retention import Retention
 
 
@@ -41,6 +43,21 @@ def postgres_url(value: str) -> str:
         fine = False
     if not fine:
         raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected postgresql://USER@HOST/DATABASE")
+    return value
+
+
+def http_url(value: str) -> str:
+    """Check `http://HOST:PORT` or `https://HOST`, without a path. Raises argparse.ArgumentTypeError."""
+    try:
+        parts = urlsplit(value)
+        fine = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/") and not parts.query
+        )
+        fine = fine and parts.username is None and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected http://HOST:PORT or https://HOST")
     return value
 
 
@@ -94,8 +111,18 @@ class CollectorSettings(DaemonSettings, frozen=True):
         512 * 2**20
     )
     lake: Annotated[
-        Directory,
-        Option("directory of the lake, which gets all rows as Parquet; needs barograph[lake]", otherwise="no lake"),
+        str | None,
+        Form("PLACE", "a directory or s3://BUCKET/PREFIX", lake_place),
+        Option("place of the lake, which gets all rows as Parquet; needs barograph[lake]", otherwise="no lake"),
+    ] = None
+    lake_endpoint: Annotated[
+        str | None,
+        Form("URL", "http://HOST:PORT or https://HOST", http_url),
+        Option("object store of a lake in s3://", otherwise="AWS_ENDPOINT_URL, or Amazon's"),
+    ] = None
+    lake_credentials: Annotated[
+        File,
+        Option("file with the keys of the object store, which only its owner may read", otherwise="AWS_ACCESS_KEY_ID"),
     ] = None
     catalog: Annotated[
         str | None,
@@ -127,6 +154,9 @@ class CollectorSettings(DaemonSettings, frozen=True):
                 f"listen: {self.listen!r} is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"
             )
         if self.catalog is not None and self.lake is None:
-            raise ConfigError("catalog: expected lake with it, the directory of the files")
+            raise ConfigError("catalog: expected lake with it, the place of the files")
+        for name in ("lake_endpoint", "lake_credentials"):
+            if getattr(self, name) is not None and not (self.lake or "").startswith(SCHEME):
+                raise ConfigError(f"{name}: expected lake with it, as s3://BUCKET/PREFIX")
         if self.munge is not None and self.keys is None:
             raise ConfigError("munge: expected keys with it: without keys no credential is verified")

@@ -15,8 +15,9 @@ import pytest
 
 from barograph.lab.bench.load import Load
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.data_path import DirectoryPath
 from helpers.lakes import opened
 from helpers.log import collector_on, wait_until
 from helpers.printed import show
@@ -29,9 +30,11 @@ MAX_P99_SECONDS: Final = 30.0
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rate", ROWS_PER_SECOND)
 def test_the_lag_of_the_lake_has_a_bound(tmp_path: Path, rate: int) -> None:
-    lake = tmp_path / "lake"
-    options = {"lake": lake / DATA, "rows_per_second": 1e9}
-    with collector_on(tmp_path / "log.duckdb", publisher_of=lambda s: Publisher(s, lake), **options) as collector:
+    lake = Lake.at(tmp_path / "lake")
+    options = {"lake": DirectoryPath(lake), "rows_per_second": 1e9}
+    with collector_on(
+        tmp_path / "log.duckdb", publisher_of=lambda s: Publisher(s, Lake.at(lake)), **options
+    ) as collector:
         publisher = collector.publisher
         assert publisher is not None
         lags: list[float] = []

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from barograph_agent.protocol import wire
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.store import Store
@@ -66,7 +67,7 @@ def test_an_interval_takes_at_most_12_bytes_and_a_job_is_found_without_reading_a
     now = 20_000 * 86_400.0
     journal = Journal(tmp_path / "journal")
     with Store(tmp_path / "log.duckdb", system=system_at(lambda: now)) as store:
-        publisher = Publisher(store, tmp_path / "lake", system_at(lambda: now))
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now))
         random, seq = np.random.default_rng(1), 0
         # Of each job a second at a time, as sidecars send them.
         for second in range(600):

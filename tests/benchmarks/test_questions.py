@@ -18,10 +18,10 @@ import pytest
 from barograph.views import queries
 from barograph_agent.protocol import wire
 from barograph_collector.lake.archiver import describe
-from barograph_collector.lake.catalog import DATA
 from barograph_collector.lake.files import FORMAT
 from barograph_collector.query.sql import Querier
 from barograph_collector.storage.days.archive import Archive
+from barograph_collector.storage.days.data_path import DATA, DirectoryPath
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, stored
 from barograph_collector.storage.store import LOG, Store
@@ -101,7 +101,8 @@ def generate(root: Path, rows: int, total: int = DAYS, hot_days: int = HOT_DAYS)
                     path = folder / f"{name}-{first}-{offset}-x.parquet"
                     kept = ", ".join(stored(table, column) for column in LOG_COLUMNS[table])
                     log.execute(f"COPY (SELECT {kept} FROM ({source}) ORDER BY job, \"offset\") TO '{path}' ({FORMAT})")
-                    files += describe(log, root / "lake" / DATA, day, table, [path])
+                    data = DirectoryPath(root / "lake")
+                    files += describe(log, data, day, table, [data.below(str(path))])
                 offset += per_day * len(range(0, of_job, every))
         Archive(None, files).store(log, [file.day for file in files])
         log.execute("INSERT INTO streams VALUES ('', 1, ?)", [offset])
@@ -152,7 +153,7 @@ def test_a_page_has_its_answer_at_every_size(size: str, tmp_path: Path, request:
     seconds: dict[str, list[float]] = {}
     processor: dict[str, list[float]] = {}
     slowest: dict[str, tuple[float, str]] = {}
-    with Store(tmp_path / LOG, system=calendar_at(lambda: now), lake=tmp_path / "lake" / DATA) as store:
+    with Store(tmp_path / LOG, system=calendar_at(lambda: now), lake=DirectoryPath(tmp_path / "lake")) as store:
         querier = Querier(store, lambda: None)
         for job in random.integers(0, jobs, ASKED).tolist():
             for page, texts in pages(job, now, jobs // DAYS).items():
@@ -205,7 +206,7 @@ def followed(store: Store, after: int, upto: int) -> tuple[int, float]:
 
 def test_a_day_is_followed_in_the_lake_as_in_the_database(tmp_path: Path) -> None:
     generate(tmp_path, 8_000_000, total=4, hot_days=2)
-    with Store(tmp_path / LOG, lake=tmp_path / "lake" / DATA) as store:
+    with Store(tmp_path / LOG, lake=DirectoryPath(tmp_path / "lake")) as store:
         days = store.database.partitions.days
         (rows, lake), (same, database) = (
             followed(store, day.first_offset - 1, following.first_offset - 1)

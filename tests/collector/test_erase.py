@@ -15,8 +15,9 @@ import pytest
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.erase.erasure import ErasureError, erase
-from barograph_collector.lake.catalog import DATA
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.data_path import DirectoryPath
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import LOG, Store
@@ -42,8 +43,8 @@ def described(table: str, **columns: list[str]) -> Any:
 def write(state: Path, lake: Path | None, days: int = 2) -> None:
     """A log of some days with jobs of several users, and a lake that has it; all days but the last are archived."""
     day = 20_000
-    with Store(state / LOG, system=calendar_at(lambda: day * DAY_SECONDS), lake=lake and lake / DATA) as store:
-        publisher = Publisher(store, lake, seconds=0.0) if lake is not None else None
+    with Store(state / LOG, system=calendar_at(lambda: day * DAY_SECONDS), lake=lake and DirectoryPath(lake)) as store:
+        publisher = Publisher(store, Lake.at(lake), seconds=0.0) if lake is not None else None
         for number in range(days):
             numbers = np.random.default_rng(number)
             entries = [any_rows(table, 60, numbers, 2) for table in ("blocks", "scores", "bands", "works", "runs")]
@@ -75,7 +76,7 @@ def write(state: Path, lake: Path | None, days: int = 2) -> None:
 
 def all_rows(state: Path, lake: Path | None = None) -> Rows:
     """What can be read of the log and its lake, by table."""
-    with Store(state / LOG, lake=lake and lake / DATA) as store:
+    with Store(state / LOG, lake=lake and DirectoryPath(lake)) as store:
         found: Rows = {}
         for table in ("jobs", *WRITTEN):
             rows: list[tuple[Any, ...]] = []
@@ -166,9 +167,9 @@ def test_nothing_is_left_of_a_user_and_everything_of_the_others(places: tuple[Pa
     (state / "modeler.snapshot").write_text(f"{USER}")
     (state / f"{LOG}.wal.unreadable").write_text(f"{USER}")
     assert traces(*directories)
-    counted = erase(USER, state, lake, dry=True)
+    counted = erase(USER, state, lake and Lake.at(lake), dry=True)
     assert all_rows(state, lake) == before
-    erased = erase(USER, state, lake)
+    erased = erase(USER, state, lake and Lake.at(lake))
     assert erased == counted
     assert erased.jobs == len(HERS)
     assert erased.rows["jobs"] == 2 * len(HERS)
@@ -184,18 +185,18 @@ def test_nothing_is_left_of_a_user_and_everything_of_the_others(places: tuple[Pa
         with opened(lake) as reader:
             query = "SELECT count(*) FROM ducklake_snapshots('lake')"
             assert reader.execute(query).fetchone() == (1,)
-    assert erase(USER, state, lake) == (0, {}, 0, 0, [], [])
+    assert erase(USER, state, lake and Lake.at(lake)) == (0, {}, 0, 0, [], [])
 
 
 def test_the_log_and_the_lake_go_on_after_an_erasure(places: tuple[Path, Path | None]) -> None:
     state, lake = places
-    erase(USER, state, lake)
-    with Store(state / LOG, lake=lake and lake / DATA) as store:
+    erase(USER, state, lake and Lake.at(lake))
+    with Store(state / LOG, lake=lake and DirectoryPath(lake)) as store:
         head = store.head
         assert store.commit([job_row("c0/1.0.0", "user-1", 1)], {"modeler": 9}) == head + 1
         assert store.marks(["c0/1.0.0/node1", "modeler"]) == {"c0/1.0.0/node1": 2, "modeler": 9}
         if lake is not None:
-            publisher = Publisher(store, lake, seconds=0.0)
+            publisher = Publisher(store, Lake.at(lake), seconds=0.0)
             while publisher.publish() or publisher.compact() or publisher.archive():
                 pass
             publisher.close()
@@ -223,10 +224,10 @@ def test_an_erasure_that_is_killed_is_done_by_the_next_one(
     with monkeypatch.context() as dying:
         dying.setattr(place, die)
         with pytest.raises(Killed):
-            erase(USER, state, lake)
+            erase(USER, state, lake and Lake.at(lake))
     left = {table: len(rows) for table, rows in all_rows(state, lake).items() if table != "streams"}
     assert all(len(kept(before)[table]) <= rows <= len(before[table]) for table, rows in left.items())
-    erase(USER, state, lake)
+    erase(USER, state, lake and Lake.at(lake))
     assert not traces(state, lake)
     after = all_rows(state, lake)
     for table, rows in kept(before).items():
@@ -243,7 +244,7 @@ def test_the_command_says_what_there_is_and_erases_with_yes(lake_and_log: tuple[
     refused = barograph(USER, "--state", state)
     assert (refused.returncode, refused.stderr) == (
         65,
-        f"barograph erase: {state / LOG} has a lake, expected --lake with its directory\n",
+        f"barograph erase: {state / LOG} has a lake, expected --lake with its place\n",
     )
     asked = barograph(USER, "--state", state, "--lake", lake)
     assert asked.stdout.startswith(f"would erase 5 jobs of {USER}\n  10 rows of jobs\n")

@@ -22,13 +22,14 @@ import pytest
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.system.system import SYSTEM
-from barograph_collector.lake import extensions
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES
-from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
 from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
+from barograph_collector.storage.days import extensions
+from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at, system_at
@@ -59,7 +60,7 @@ def same(store: Store, lake: Path, *tables: str) -> bool:
 def test_every_table_is_in_the_lake_with_its_values_in_directories_of_cluster_and_day(tmp_path: Path) -> None:
     with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: 20_000 * DAY_SECONDS)) as store:
         fill(store, 1, commits=3)
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         publish(publisher)
         publisher.close()
         assert same(store, tmp_path / "lake")
@@ -113,7 +114,7 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
     merged = 0
     failures = deaths = 0
     with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: now)) as store:
-        publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
         with monkeypatch.context() as failing:
             for owner, names in (
                 (FileWriter, ("_copy", "merge")),
@@ -132,7 +133,7 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
                     except Killed:
                         deaths += 1
                         publisher.close()  # as the death of the process does
-                        publisher = Publisher(store, tmp_path / "lake", seconds=0.0)
+                        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
                     except (OSError, duckdb.Error, LakeError):
                         failures += 1
                         publisher.close()
@@ -147,7 +148,7 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
 def test_small_files_become_one_sorted_by_job_and_old_ones_are_deleted_an_hour_later(tmp_path: Path) -> None:
     now, lake = time.time(), tmp_path / "lake"  # commits have the time of this machine
     with Store(tmp_path / "log.duckdb", system=system_at(lambda: now)) as store:
-        publisher = Publisher(store, lake, system_at(lambda: now))
+        publisher = Publisher(store, Lake.at(lake), system_at(lambda: now))
 
         def batches(count: int) -> None:
             for _ in range(count):
@@ -197,6 +198,7 @@ def test_small_files_become_one_sorted_by_job_and_old_ones_are_deleted_an_hour_l
 PUBLISH_FOREVER = """
 import sys
 from pathlib import Path
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.store import Store
 sys.path.insert(0, sys.argv[2])
@@ -204,7 +206,7 @@ from helpers.lakes import any_rows
 import numpy as np
 state = Path(sys.argv[1])
 with Store(state / "log.duckdb") as store:
-    publisher = Publisher(store, state / "lake", seconds=0.0)
+    publisher = Publisher(store, Lake.at(state / "lake"), seconds=0.0)
     print("begun", flush=True)
     for number in range(10**6):
         rows = [any_rows(table, 200, np.random.default_rng(), 2) for table in ("blocks", "runs")]
@@ -227,7 +229,7 @@ def test_each_row_is_in_the_lake_once_after_kills_at_any_instant(tmp_path: Path)
             time.sleep(chance.uniform(0.05, 1.5))
             process.send_signal(signal.SIGKILL)
     with Store(tmp_path / "log.duckdb") as store:
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         publish(publisher)
         publisher.close()
         assert store.head > 2000
@@ -239,7 +241,7 @@ def test_a_store_that_vanishes_is_one_line_and_the_rows_follow_once_it_is_back(
 ) -> None:
     now = 1.0
     with Store(tmp_path / "log.duckdb") as store:
-        publisher = Publisher(store, tmp_path / "lake", system_at(lambda: now), seconds=0.0)
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now), seconds=0.0)
         fill(store, 1)
         publisher.look()
         (tmp_path / "lake").rename(tmp_path / "away")
@@ -272,7 +274,7 @@ def test_a_full_store_is_an_error_and_costs_no_row(tmp_path: Path, monkeypatch: 
 
     with Store(tmp_path / "log.duckdb") as store:
         fill(store, 1)
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         with monkeypatch.context() as patched:
             patched.setattr(type(SYSTEM.disk), "sync", full)
             with pytest.raises(OSError, match="No space left"):
@@ -287,7 +289,7 @@ def test_a_lake_of_another_version_or_another_program_is_refused(tmp_path: Path)
     lake = tmp_path / "lake"
     with Store(tmp_path / "log.duckdb") as store:
         fill(store, 1)
-        publisher = Publisher(store, lake)
+        publisher = Publisher(store, Lake.at(lake))
         publish(publisher)
         publisher.close()
         with duckdb.connect(lake / CATALOG_FILE) as catalog:
@@ -308,7 +310,7 @@ def test_a_lake_has_one_committer(tmp_path: Path) -> None:
     with Store(tmp_path / "a.duckdb") as one, Store(tmp_path / "b.duckdb") as other:
         fill(one, 1)
         fill(other, 2)
-        first, second = Publisher(one, tmp_path / "lake"), Publisher(other, tmp_path / "lake")
+        first, second = Publisher(one, Lake.at(tmp_path / "lake")), Publisher(other, Lake.at(tmp_path / "lake"))
         publish(first)
         with pytest.raises(LakeError, match="is written by another process"):
             second.publish()
@@ -327,18 +329,18 @@ def test_a_log_restored_from_an_older_copy_is_not_published(tmp_path: Path) -> N
     shutil.copytree(tmp_path, tmp_path / "backup")
     with Store(tmp_path / "log.duckdb") as store:
         fill(store, 2)
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         publish(publisher)
         publisher.close()
     with Store(tmp_path / "backup/log.duckdb") as store, pytest.raises(LakeError, match="restored from an older copy"):
-        Publisher(store, tmp_path / "lake").publish()
+        Publisher(store, Lake.at(tmp_path / "lake")).publish()
 
 
 def test_the_position_is_found_where_another_program_has_expired_the_commits(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with Store(tmp_path / "log.duckdb") as store:
         fill(store, 1)
-        publisher = Publisher(store, lake)
+        publisher = Publisher(store, Lake.at(lake))
         publish(publisher)
         publisher.close()
         with duckdb.connect() as other:
@@ -355,7 +357,7 @@ def test_the_position_is_found_where_another_program_has_expired_the_commits(tmp
 def test_retention_drops_no_day_that_the_lake_lacks(tmp_path: Path) -> None:
     day = 20_000
     with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: day * DAY_SECONDS)) as store:
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         for day in range(20_000, 20_004):
             fill(store, day)
         assert store.apply_retention(Retention(days=1)) == 0
@@ -370,7 +372,7 @@ def test_a_producer_that_invents_clusters_makes_a_limited_number_of_files(tmp_pa
     with Store(tmp_path / "log.duckdb") as store:
         jobs = [f"x{number}/1.0.0" for number in range(MAX_CLUSTERS + 50)]
         store.commit([entry("blocks", len(jobs), {**blocks(len(jobs)), "job": jobs})], {"s": 1})
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         publish(publisher)
         publisher.close()
         assert publisher.figures.files == MAX_CLUSTERS + 1
@@ -386,7 +388,7 @@ def test_a_batch_with_much_text_is_halved(tmp_path: Path, monkeypatch: pytest.Mo
         texts = [str(number) * 1000 for number in range(64)]
         events = {"source": "s", "kind": "k", "rows": 0, "detail": texts, "at": 0.0}
         store.commit([entry("events", 64, events)], {"s": 1})
-        publisher = Publisher(store, tmp_path / "lake")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
         assert publisher.publish()
         assert publisher.figures.position < 16
         publish(publisher)
@@ -417,7 +419,9 @@ def test_acknowledgements_do_not_wait_for_a_lake_that_hangs(tmp_path: Path, monk
     monkeypatch.setattr(Catalog, "commit", hang)
     path = tmp_path / "log.duckdb"
     with (
-        collector_on(path, publisher_of=lambda store: Publisher(store, tmp_path / "lake", seconds=0.0)) as collector,
+        collector_on(
+            path, publisher_of=lambda store: Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
+        ) as collector,
         Producer(collector.endpoint) as producer,
     ):
         producer.hello()

@@ -12,8 +12,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from barograph_collector.lake.extensions import extension
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 from helpers.lakes import entry
@@ -30,7 +31,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any
     directory, now = tmp_path_factory.mktemp("lake"), DAY
     numbers = np.random.default_rng(1)
     with Store(directory / "log.duckdb", system=calendar_at(lambda: now)) as store:
-        publisher = Publisher(store, directory / "lake")
+        publisher = Publisher(store, Lake.at(directory / "lake"))
         for part in range(6):
             now = DAY + 86_400.0 * (part // 4)
             entries = []

@@ -18,10 +18,11 @@ import pytest
 from barograph_agent.settings.sources import ConfigError, Configuration
 from barograph_collector.erase.erasure import erase
 from barograph_collector.lake import lease
-from barograph_collector.lake.catalog import DATA
-from barograph_collector.lake.extensions import LakeError
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.settings import CollectorSettings
+from barograph_collector.storage.days.data_path import DirectoryPath
+from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.store import LOG, Store
 from helpers.lakes import alike, any_rows, job_row, logged, opened, rows_of
 from helpers.postgres import PASSWORD, Postgres
@@ -52,7 +53,7 @@ def test_two_logs_commit_to_one_lake_in_turns(
     monkeypatch.setattr("barograph_collector.lake.compaction.MIN_FILES", 3)
     url, lake = server.database("shared"), tmp_path / "lake"
     with Store(tmp_path / "a.duckdb") as one, Store(tmp_path / "b.duckdb") as other:
-        publishers = [Publisher(store, lake, catalog=url) for store in (one, other)]
+        publishers = [Publisher(store, Lake.at(lake, url)) for store in (one, other)]
         for _ in range(6):
             for store, publisher in zip((one, other), publishers, strict=True):
                 fill(store)
@@ -75,7 +76,7 @@ def test_a_commit_waits_for_that_of_another_process_for_a_limited_time(
     url = server.database("held")
     with Store(tmp_path / "log.duckdb") as store, opened_lock(url) as other:
         fill(store)
-        publisher = Publisher(store, tmp_path / "lake", catalog=url)
+        publisher = Publisher(store, Lake.at(tmp_path / "lake", url))
         with pytest.raises(LakeError, match="canceling statement due to lock timeout"):
             publisher.publish()
         other.execute("ROLLBACK")
@@ -105,7 +106,7 @@ def test_refusals_are_one_line_without_the_password(tmp_path: Path, server: Post
             (server.url("postgres").replace(str(server.port), "1"), "Connection refused"),
         ):
             with pytest.raises(LakeError, match=f"^cannot open the lake .*{reason}$") as refusal:
-                Publisher(store, tmp_path / "lake", catalog=url).publish()
+                Publisher(store, Lake.at(tmp_path / "lake", url)).publish()
             assert "\n" not in str(refusal.value)
             assert not re.search("wrong@|" + PASSWORD, str(refusal.value))
 
@@ -118,7 +119,7 @@ def test_a_server_that_answers_in_another_language_is_refused(
     with Store(tmp_path / "log.duckdb") as store:
         fill(store)
         with pytest.raises(LakeError, match=r"has lc_messages 'C', expected C: .*ALTER ROLE"):
-            Publisher(store, tmp_path / "lake", catalog=server.database("language")).publish()
+            Publisher(store, Lake.at(tmp_path / "lake", server.database("language"))).publish()
 
 
 def test_settings_of_the_catalog_are_checked() -> None:
@@ -139,13 +140,14 @@ PUBLISH_FOREVER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
+from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.store import LOG, Store
 from helpers.lakes import any_rows
 import numpy as np
 state = Path(sys.argv[1])
 with Store(state / "log.duckdb") as store:
-    publisher = Publisher(store, state / "lake", seconds=0.0, catalog=sys.argv[3])
+    publisher = Publisher(store, Lake.at(state / "lake", sys.argv[3]), seconds=0.0)
     print("begun", flush=True)
     for number in range(10**6):
         store.commit([any_rows(t, 200, np.random.default_rng(), 2) for t in ("blocks", "runs")], {"s": store.head + 1})
@@ -171,7 +173,7 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_se
                 server.start()
             process.send_signal(signal.SIGKILL)
     with Store(tmp_path / "log.duckdb") as store:
-        publisher = Publisher(store, tmp_path / "lake", catalog=url)
+        publisher = Publisher(store, Lake.at(tmp_path / "lake", url))
         publish(publisher)
         publisher.close()
         assert store.head > 2000
@@ -181,14 +183,14 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_se
 def test_a_user_is_erased_from_a_lake_whose_catalog_is_in_postgresql(tmp_path: Path, server: Postgres) -> None:
     url, lake, state = server.database("erased"), tmp_path / "lake", tmp_path / "state"
     state.mkdir()
-    with Store(state / LOG, lake=lake / DATA) as store:
-        publisher = Publisher(store, lake, seconds=0.0, catalog=url)
+    with Store(state / LOG, lake=DirectoryPath(lake)) as store:
+        publisher = Publisher(store, Lake.at(lake, url), seconds=0.0)
         store.commit([job_row("c0/1.0.0", "mallory", 1), job_row("c0/2.0.0", "olga", 2)], {"": 1})
         store.commit([any_rows("blocks", 200, np.random.default_rng(1), 1)], {"": 2})
         publish(publisher)
         publisher.close()
         blocks, jobs = logged(store, "blocks", "jobs")
-    done = erase("mallory", state, lake, url)
+    done = erase("mallory", state, Lake.at(lake, url))
     assert (done.jobs, done.rows["jobs"]) == (1, 1)
     left = [[row for row in rows if row[1] != "c0/1.0.0"] for rows in (blocks, jobs)]
     assert len(left[0]) < len(blocks)

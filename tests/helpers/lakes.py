@@ -13,9 +13,9 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.lake.catalog import DATA
-from barograph_collector.lake.extensions import extension
 from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.storage.days.data_path import DATA
+from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, restored
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store

@@ -23,6 +23,7 @@ from barograph_agent.protocol import wire
 from barograph_collector.ingest import writer
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.store import Store
 
 DEADLINE_SECONDS = 120.0
@@ -63,7 +64,7 @@ def collector_on(
     path: Path,
     listen: str = "tcp://127.0.0.1:0",
     publisher_of: Callable[[Store], Publisher | None] = lambda store: None,
-    lake: Path | None = None,
+    lake: DataPath | None = None,
     **options: Any,
 ) -> Iterator[Collector]:
     """A collector in this process, over the database at `path`; options are the collector's.

@@ -6,19 +6,20 @@ Files are written anew, since deleted rows would stay in them.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 import duckdb
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.archiver import Archiver
-from barograph_collector.lake.catalog import DATA, Catalog
+from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
-from barograph_collector.lake.extensions import LakeError
 from barograph_collector.lake.files import FileWriter
 from barograph_collector.lake.layout import COLLECTOR, columns, places_of, rows_of
+from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import StoreError, first_line
+from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.erased import Erased
 from barograph_collector.storage.layout import LOG_COLUMNS, OWN_COLUMNS
 from barograph_collector.storage.store import LOG, Store
@@ -51,25 +52,23 @@ class LakeRows(NamedTuple):
     """A file of the lake, the offsets in its name, and how many of its rows are the user's."""
 
     table: str
-    path: Path
+    path: PurePosixPath
     span: Span
     rows: int
 
 
-def erase(
-    user: str, state: Path, lake: Path | None = None, catalog: str = "", *, dry: bool = False, system: System = SYSTEM
-) -> Erasure:
+def erase(user: str, state: Path, lake: Lake | None = None, *, dry: bool = False, system: System = SYSTEM) -> Erasure:
     """Erase what the log in a state directory has of a user's jobs, or only count it. Raises ErasureError.
 
-    lake, catalog: as the collector has them.
+    lake: as the collector has it.
     """
     if not (state / LOG).is_file():
         raise ErasureError(f"{state / LOG}: not found, expected the log of a collector")
     if lake is None and (state / f"{LOG}.lake").exists():
-        raise ErasureError(f"{state / LOG} has a lake, expected --lake with its directory")
+        raise ErasureError(f"{state / LOG} has a lake, expected --lake with its place")
     try:
-        with Store(state / LOG, system=system, lake=lake and lake / DATA) as store:
-            found = _Found(store, user, lake, catalog, system)
+        with Store(state / LOG, system=system, lake=lake and lake.data) as store:
+            found = _Found(store, user, lake, system)
             try:
                 return found.count() if dry else found.erase()
             finally:
@@ -83,7 +82,7 @@ def erase(
 
 
 class _Found:
-    def __init__(self, store: Store, user: str, lake: Path | None, catalog: str, system: System) -> None:
+    def __init__(self, store: Store, user: str, lake: Lake | None, system: System) -> None:
         self._store = store
         self._state = store.path.parent
         self._disk = system.disk
@@ -95,7 +94,7 @@ class _Found:
             ended = {job for (job,) in log.execute("SELECT DISTINCT job FROM runs").fetchall()}
         if lake is not None:
             scratch = store.path.with_name(f"{store.path.name}.lake.tmp")
-            self._catalog = Catalog(lake.absolute(), store.database.name, scratch, system, catalog)
+            self._catalog = Catalog(lake, store.database.name, scratch, system)
             self._catalog.check(1)  # rather than make a new lake
             self._catalog.open(0)
             jobs |= self._jobs_of_lake(user)
@@ -146,7 +145,7 @@ class _Found:
         self._erased.prepare(connection)
         for table, path, size in self._catalog.files():
             span = Span.of(path, size, self._store.database.name)
-            query = self._erased.changed(parquet([path]), columns(table))
+            query = self._erased.changed(parquet([self._catalog.data.at(path)]), columns(table))
             if span is None or not query:
                 continue
             (rows,) = connection.execute(query).fetchone() or (0,)
@@ -156,19 +155,19 @@ class _Found:
 
     def _jobs_of_lake(self, user: str) -> set[str]:
         assert self._catalog is not None
-        paths = [path for table, path, _ in self._catalog.files() if table == "jobs"]
-        if not paths:
+        files = [self._catalog.data.at(path) for table, path, _ in self._catalog.files() if table == "jobs"]
+        if not files:
             return set()
-        source = parquet(paths, "union_by_name => true")
+        source = parquet(files, "union_by_name => true")
         query = f'SELECT DISTINCT job FROM {source} WHERE "user" = ? AND {COLLECTOR} = ?'
         return {job for (job,) in self._catalog.connection.execute(query, [user, self._store.database.name]).fetchall()}
 
     def _erase_lake(self, catalog: Catalog, files: list[LakeRows]) -> None:
-        writer = FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
+        writer = FileWriter(catalog.connection, catalog.data, self._store.database.name)
         for table, path, span, _ in files:
-            places = places_of(catalog.data, table, path.parent)
+            places = places_of(table, path.parent)
             condition = rows_of(self._store.database.name, places, span.first, span.last)
-            source = parquet([path])
+            source = parquet([catalog.data.at(path)])
             (rows,) = catalog.connection.execute(f"SELECT count(*) FROM {source}").fetchone() or (0,)
             kept = self._erased.kept(source, columns(table))
             file = writer.rewrite(table, path.parent, span.first, span.last, kept)
@@ -176,13 +175,13 @@ class _Found:
                 catalog.replace(table, condition, file, rows)
             else:
                 catalog.remove(table, condition)
-                self._disk.unlink(file.path)
+                catalog.data.unlink(file.path)
         Archiver(self._store).refresh(catalog)
         catalog.forget(self._now() + 60.0)
         listed = {path for _, path, _ in catalog.files()}
-        for path in catalog.data.rglob(f"{self._store.database.name}-*.parquet"):
+        for path in catalog.data.find(f"{self._store.database.name}-"):
             if path not in listed:
-                self._disk.unlink(path)
+                catalog.data.unlink(path)
 
     def _others(self) -> list[Path]:
         return [self._state / SNAPSHOT, *self._state.glob(f"{LOG}.wal.unreadable*")]

@@ -11,7 +11,7 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import duckdb
 
@@ -19,6 +19,7 @@ from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import is_clustered
 from barograph_collector.storage.days.archive import EPOCH, TIME_COLUMNS, ArchivedFile
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.partitions import Partition
 from barograph_collector.storage.days.retention import KEEP_ALL, Retention
 from barograph_collector.storage.layout import DAILY, FOLLOWING, LOG_COLUMNS, OFFSET, quoted
@@ -27,8 +28,8 @@ from barograph_collector.storage.text import literal, parquet
 
 _log = logging.getLogger(__name__)
 
-Listing = dict[tuple[int, str], list[Path]]
-"""The files of this log in the lake, by day and table."""
+Listing = dict[tuple[int, str], list[PurePosixPath]]
+"""The files of this log in the lake, by day and table, below the data path."""
 
 
 class Archiver:
@@ -105,9 +106,7 @@ class Archiver:
             day = partition.day
             known = {(file.table, file.path) for file in archive.files(day)}
             if partition.archived and known != {
-                (table, str(path.relative_to(catalog.data)))
-                for table in DAILY
-                for path in listing.get((day, table), ())
+                (table, str(path)) for table in DAILY for path in listing.get((day, table), ())
             }:
                 changed.append(day)
         if changed:
@@ -133,7 +132,7 @@ class Archiver:
             rows, total, last = log.execute(f'{query}, coalesce(max("{OFFSET}"), 0) FROM "{name}"').fetchone() or ()
         found, checksum = 0, 0
         if files and rows:
-            relation = parquet(catalog.data / file.path for file in files)
+            relation = parquet(catalog.data.at(file.path) for file in files)
             # The lake may have rows that a log restored from a backup has lost.
             condition = f'WHERE "{OFFSET}" <= {last}'
             found, checksum = catalog.connection.execute(f"{query} FROM {relation} {condition}").fetchone() or (0, 0)
@@ -145,32 +144,33 @@ class Archiver:
 
 
 def describe(
-    connection: duckdb.DuckDBPyConnection, data: Path, day: int, table: str, paths: Sequence[Path]
+    connection: duckdb.DuckDBPyConnection, data: DataPath, day: int, table: str, paths: Sequence[PurePosixPath]
 ) -> list[ArchivedFile]:
-    """What the log lists of the files of a table and day. data: the directory of the lake's files."""
+    """What the log lists of the files of a table and day."""
     if not paths:
         return []
-    relation = parquet(paths, "union_by_name => true", "filename => true")
+    files = [data.at(path) for path in paths]
+    relation = parquet(files, "union_by_name => true", "filename => true")
     jobs = "min(job), max(job)" if is_clustered(table) else "'', ''"
     at = f'"{TIME_COLUMNS[table]}"'
     rows = connection.execute(
         f'SELECT filename, count(*), max("{OFFSET}"), {jobs}, min({at}), max({at}) FROM {relation} GROUP BY filename'
     ).fetchall()
-    listed = ", ".join(literal(str(path)) for path in paths)
+    listed = ", ".join(map(literal, files))
     schema = connection.execute(f"SELECT file_name, list(name) FROM parquet_schema([{listed}]) GROUP BY 1")
     has = dict(schema.fetchall())
     return [
         ArchivedFile(
             day,
             table,
-            str(Path(path).relative_to(data)),
+            str(data.below(file)),
             count,
             last,
             first_job,
             last_job,
-            ",".join(column for column in LOG_COLUMNS[table] if column not in has[path]),
+            ",".join(column for column in LOG_COLUMNS[table] if column not in has[file]),
             first_at,
             last_at,
         )
-        for path, count, last, first_job, last_job, first_at, last_at in rows
+        for file, count, last, first_job, last_job, first_at, last_at in rows
     ]

@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import duckdb
 import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
-from barograph_collector.lake.extensions import LakeError, extension
 from barograph_collector.lake.files import LakeFile
 from barograph_collector.lake.layout import COLLECTOR, columns, partition
 from barograph_collector.lake.lease import FileLease, Lease, ServerLease, redacted
+from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import first_line, transaction
+from barograph_collector.storage.days.data_path import DATA
+from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, declared
 from barograph_collector.storage.text import literal
 
 AUTHOR: Final = "barograph"
-DATA: Final = "data"
 ORPHAN_SECONDS: Final = 86400.0
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
     "threads": 1,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    # Otherwise DuckDB reads a directory in that of the user.
+    "allow_persistent_secrets": False,
 }
 
 
@@ -41,23 +44,22 @@ class _Positions(msgspec.Struct):
 
 
 class Catalog:
-    """The committer of the lake in `directory`; for one thread. At most one process commits at a time."""
+    """The committer of a lake; for one thread. At most one process commits at a time."""
 
-    def __init__(self, directory: Path, collector: str, scratch: Path, system: System = SYSTEM, url: str = "") -> None:
-        """Nothing is opened. collector: a name that no other producer of this lake has. scratch: a folder for sorts.
-
-        url: of a database of PostgreSQL with the catalog; empty if a file in the directory has it.
-        """
-        self.directory = directory
-        self.data = directory / DATA
+    def __init__(self, lake: Lake, collector: str, scratch: Path, system: System = SYSTEM) -> None:
+        """Nothing is opened. collector: a name that no other producer of this lake has. scratch: a folder for sorts."""
+        self.data = lake.data
+        self._name = f"the lake {lake.data.lake}"
+        self._directory = lake.directory
         self._collector = collector
         self._disk = system.disk
-        self._lease: Lease = ServerLease(url) if url else FileLease(directory, system.disk)
+        self._lease: Lease = ServerLease(lake.url) if lake.url else FileLease(lake.directory, system.disk)
         self.connection = duckdb.connect(config=_CONFIG | {"temp_directory": str(scratch)})
         # Otherwise Python variables could be read as tables.
         self.connection.execute("SET python_enable_replacements = false")
         self.connection.execute(f"LOAD {literal(str(extension('ducklake')))}")
         self._lease.prepare(self.connection)
+        self.data.load(self.connection)
 
     def open(self, known: int) -> int:
         """The offset up to which rows of this collector are in the lake, 0 for none. Creates missing tables.
@@ -70,19 +72,23 @@ class Catalog:
             position = self._positions().get(self._collector, 0)
         if position < known:
             raise LakeError(
-                f"the lake {self.directory} has rows of collector {self._collector} up to {position},"
+                f"{self._name} has rows of collector {self._collector} up to {position},"
                 f" expected {known} at least: it is an older copy, or another lake"
             )
         return position
 
     def check(self, known: int) -> None:
         """Raises LakeError where the lake, which has had this position, is not there: an empty directory is none."""
-        for path in (self._lease.file, self.data):
-            if known and path is not None and not self._disk.exists(path):
-                raise LakeError(
-                    f"the lake {self.directory} has no {path.name}, expected one with rows up to {known}:"
-                    " is its file system mounted?"
-                )
+        file = self._lease.file
+        if known and file is not None and not self._disk.exists(file):
+            raise LakeError(self._missing(file.name, known))
+        try:
+            self.data.check(known > 0)
+        except FileNotFoundError:
+            raise LakeError(self._missing(DATA, known)) from None
+
+    def _missing(self, name: str, known: int) -> str:
+        return f"{self._name} has no {name}, expected one with rows up to {known}: is its file system mounted?"
 
     def commit(self, files: Sequence[LakeFile], before: int, position: int) -> None:
         """Register files and the new position in one transaction.
@@ -93,7 +99,7 @@ class Catalog:
             positions = self._positions()
             if (found := positions.get(self._collector, 0)) != before:
                 raise LakeError(
-                    f"the lake {self.directory} has rows of collector {self._collector} up to {found},"
+                    f"{self._name} has rows of collector {self._collector} up to {found},"
                     f" expected {before}: another process has written them"
                 )
             positions[self._collector] = position
@@ -112,7 +118,7 @@ class Catalog:
             expected = file.rows if rows is None else rows
             if row != (expected,):
                 raise LakeError(
-                    f"the lake {self.directory} has {row and row[0]} rows where {file.path} is to take the place of"
+                    f"{self._name} has {row and row[0]} rows where {file.path} is to take the place of"
                     f" {expected}: another program has changed it"
                 )
             self._register(file)
@@ -123,11 +129,11 @@ class Catalog:
             self._describe(f"removed rows of {table}", self._positions())
             self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}')
 
-    def files(self) -> list[tuple[str, Path, int]]:
-        """The table, path and size in bytes of each file. Raises LakeError."""
+    def files(self) -> list[tuple[str, PurePosixPath, int]]:
+        """The table, path below the data path, and size in bytes of each file. Raises LakeError."""
         with self._attached():
             return [
-                (table, Path(path), size)
+                (table, self.data.below(path), size)
                 for table in LOG_COLUMNS
                 for path, size in self.connection.execute(
                     f"SELECT data_file, data_file_size_bytes FROM ducklake_list_files('lake', '{table}')"
@@ -162,9 +168,7 @@ class Catalog:
         try:
             self._lease.rewrite(self.connection)
         except duckdb.Error as error:
-            raise LakeError(
-                f"cannot write the catalog of the lake {self.directory} anew: {first_line(error)}"
-            ) from None
+            raise LakeError(f"cannot write the catalog of {self._name} anew: {first_line(error)}") from None
 
     def close(self) -> None:
         """Let another committer in."""
@@ -183,34 +187,44 @@ class Catalog:
         """Attach the catalog: others can read its file whenever nothing is committed."""
         try:
             if create:
-                self._disk.make_directory(self.data, parents=True)
+                self._disk.make_directory(self._directory, parents=True)
+                self.data.make()
             self._lease.hold()
             self.connection.execute(
                 f"ATTACH {literal(self._lease.target)} AS lake"
-                f" (DATA_PATH {literal(str(self.data))}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})"
+                f" (DATA_PATH {literal(self.data.root)}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})"
             )
         except duckdb.Error as error:
-            raise LakeError(f"cannot open the lake {self.directory}: {redacted(first_line(error))}") from None
+            raise LakeError(f"cannot open {self._name}: {self._reason(error)}") from None
         except OSError as error:
-            raise LakeError(f"cannot use the lake {self.directory}: {error.strerror}") from None
+            raise LakeError(f"cannot use {self._name}: {error.strerror}") from None
         try:
             yield
         except duckdb.Error as error:
-            raise LakeError(f"cannot use the lake {self.directory}: {redacted(first_line(error))}") from None
+            raise LakeError(f"cannot use {self._name}: {self._reason(error)}") from None
         finally:
             with contextlib.suppress(duckdb.Error):
                 self.connection.execute("DETACH lake")
+
+    def _reason(self, error: duckdb.Error) -> str:
+        return self.data.explain(redacted(first_line(error)))
 
     def _create_tables(self) -> None:
         query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"
         present: dict[str, list[str]] = {}
         for table, column in self.connection.execute(query).fetchall():
             present.setdefault(table, []).append(column)
+        if not present and self.data.has_files():
+            # They would be deleted as those of batches that were never committed.
+            raise LakeError(
+                f"{self._name} has files, but its catalog has no tables, expected both or none: it is another catalog,"
+                " or the files are of another lake"
+            )
         for table in LOG_COLUMNS:
             expected = columns(table)
             if unknown := sorted(set(present.get(table, ())) - set(expected)):
                 raise LakeError(
-                    f"the lake {self.directory} has a table {table!r} with a column {unknown[0]!r}, expected none"
+                    f"{self._name} has a table {table!r} with a column {unknown[0]!r}, expected none"
                     " such: it was written by another program, or by a newer Barograph"
                 )
             if table not in present:
@@ -230,7 +244,7 @@ class Catalog:
 
     def _register(self, file: LakeFile) -> None:
         self.connection.execute(
-            f"CALL ducklake_add_data_files('lake', {literal(file.table)}, {literal(str(file.path))},"
+            f"CALL ducklake_add_data_files('lake', {literal(file.table)}, {literal(self.data.at(file.path))},"
             " hive_partitioning => true)"
         )
 
@@ -243,7 +257,7 @@ class Catalog:
             try:
                 return msgspec.json.decode(row[0], type=_Positions).positions
             except msgspec.MsgspecError as error:
-                raise LakeError(f"the last commit of the lake {self.directory} has no positions: {error}") from None
+                raise LakeError(f"the last commit of {self._name} has no positions: {error}") from None
         # Another program may have expired the commits: rows carry the offsets too.
         found: dict[str, int] = {}
         for table in LOG_COLUMNS:

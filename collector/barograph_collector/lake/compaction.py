@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple, Self
 
 from barograph_agent.system.system import SYSTEM, System
@@ -33,10 +33,10 @@ class Span(NamedTuple):
     first: int
     last: int
     size: int
-    path: Path
+    path: PurePosixPath
 
     @classmethod
-    def of(cls, path: Path, size: int, collector: str) -> Self | None:
+    def of(cls, path: PurePosixPath, size: int, collector: str) -> Self | None:
         """From the name of a file; None for a file of others."""
         name, _, span = path.stem.partition("-")
         first, _, rest = span.partition("-")
@@ -54,7 +54,7 @@ class Compactor:
         """Files that merges have replaced."""
         self._collector = collector
         self._system = system
-        self._folders: dict[tuple[str, Path], list[Span]] | None = None
+        self._folders: dict[tuple[str, PurePosixPath], list[Span]] | None = None
         self._expired_at = float("-inf")
 
     def add(self, files: Iterable[LakeFile]) -> None:
@@ -90,14 +90,16 @@ class Compactor:
         self._expired_at = now
         catalog.expire(self._system.clock.now() - KEEP_SECONDS)
 
-    def _note(self, table: str, path: Path, size: int) -> None:
+    def _note(self, table: str, path: PurePosixPath, size: int) -> None:
         span = Span.of(path, size, self._collector)
         if span is not None and self._folders is not None:
             insort(self._folders.setdefault((table, path.parent), []), span)
 
-    def _merge(self, catalog: Catalog, writer: FileWriter, table: str, folder: Path, spans: Sequence[Span]) -> None:
+    def _merge(
+        self, catalog: Catalog, writer: FileWriter, table: str, folder: PurePosixPath, spans: Sequence[Span]
+    ) -> None:
         first, last = spans[0].first, spans[-1].last
-        within = rows_of(self._collector, places_of(catalog.data, table, folder), first, last)
+        within = rows_of(self._collector, places_of(table, folder), first, last)
         file = writer.merge(table, folder, [span.path for span in spans], first, last)
         catalog.replace(table, within, file)
         self.merged += len(spans)
@@ -110,7 +112,7 @@ class Compactor:
 def choose(spans: Sequence[Span], ended: bool) -> list[Span]:
     """Neighbours to merge: of a day that has `ended` all, up to MAX_BYTES; before, MIN_FILES small ones.
 
-    >>> of = lambda *sizes: [Span(10 * n, 10 * n + 9, size, Path()) for n, size in enumerate(sizes)]
+    >>> of = lambda *sizes: [Span(10 * n, 10 * n + 9, size, PurePosixPath()) for n, size in enumerate(sizes)]
     >>> [span.first for span in choose(of(MAX_BYTES, 1, 2, 1), ended=True)]
     [10, 20, 30]
     >>> choose(of(1, 2, 1), ended=False)

@@ -85,7 +85,7 @@ class Expirer:
         for table, path, size in catalog.files():
             if Span.of(path, size, self._store.database.name) is None:
                 continue
-            places = places_of(catalog.data, table, path.parent)
+            places = places_of(table, path.parent)
             day = (datetime.date.fromisoformat(places[DAY]) - EPOCH).days
             period = periods.of(table, places.get(CLUSTER, ""))
             if period and day < days[-1].day - period and not (table in DAILY and day in hot):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import duckdb
 import pyarrow as pa
 
-from barograph_agent.system.disk import Disk
-from barograph_collector.lake.layout import CLUSTER, COLLECTOR, is_clustered, partition
+from barograph_collector.lake.layout import CLUSTER, COLLECTOR, MAIN, is_clustered, partition
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, stored
 from barograph_collector.storage.text import literal, parquet
 
@@ -26,27 +25,26 @@ OTHERS: Final = "others"
 
 
 class LakeFile(NamedTuple):
-    """A file that is complete: of which table, where, and how much is in it."""
+    """A file that is complete: of which table, where below the data path, and how much is in it."""
 
     table: str
-    path: Path
+    path: PurePosixPath
     rows: int
     size: int
 
 
 class FileWriter:
-    """Writes the rows of one collector, named after it and the offsets of the batch, below `directory`."""
+    """Writes the rows of one collector, named after it and the offsets of the batch."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, directory: Path, collector: str, disk: Disk) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, data: DataPath, collector: str) -> None:
         self._connection = connection
-        self._directory = directory
+        self._data = data
         self._collector = collector
-        self._disk = disk
 
     def write(self, table: str, rows: pa.Table, day: str, first: int, last: int) -> list[LakeFile]:
         """Write rows with the columns of the log, of one day as YYYY-MM-DD. The batch has offsets `first` to `last`.
 
-        Replaces files of a batch that began with the same offset: it was not committed. Raises OSError, duckdb.Error.
+        Files of a batch that began with the same offset were not committed. Raises OSError, duckdb.Error.
         """
         self._connection.register("incoming", rows)
         try:
@@ -68,24 +66,25 @@ class FileWriter:
         finally:
             self._connection.unregister("incoming")
 
-    def merge(self, table: str, folder: Path, sources: Sequence[Path], first: int, last: int) -> LakeFile:
+    def merge(
+        self, table: str, folder: PurePosixPath, sources: Sequence[PurePosixPath], first: int, last: int
+    ) -> LakeFile:
         """One file with the rows of several of the same table and folder. Raises OSError, duckdb.Error.
 
         Its name is new: if it replaced a file of the lake, the deletion of that one would be its own.
         """
         # Files that are older than a column do not have it.
-        return self.rewrite(table, folder, first, last, f"SELECT * FROM {parquet(sources, 'union_by_name => true')}")
+        source = parquet(map(self._data.at, sources), "union_by_name => true")
+        return self.rewrite(table, folder, first, last, f"SELECT * FROM {source}")
 
-    def rewrite(self, table: str, folder: Path, first: int, last: int, query: str) -> LakeFile:
+    def rewrite(self, table: str, folder: PurePosixPath, first: int, last: int, query: str) -> LakeFile:
         """One file with the rows of a query, which are some of the same table and folder. Raises as `merge`."""
         path = folder / f"{self._collector}-{first}-{last}-{secrets.token_hex(4)}.parquet"
         return self._write(table, f"{query} {_order(table)}", path)
 
     def _copy(self, table: str, places: dict[str, str], condition: str, first: int, last: int) -> LakeFile:
-        folder = self.folder(table, places)
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        for stale in folder.glob(f"{self._collector}-{first}-*.parquet"):
-            self._disk.unlink(stale)
+        folder = PurePosixPath(MAIN, table, *(f"{name}={quote(value, safe='')}" for name, value in places.items()))
+        self._data.clear(folder, f"{self._collector}-{first}-")
         path = folder / f"{self._collector}-{first}-{last}.parquet"
         kept = [column for column in LOG_COLUMNS[table] if column not in partition(table)]
         query = (
@@ -94,25 +93,9 @@ class FileWriter:
         )
         return self._write(table, query, path)
 
-    def _write(self, table: str, query: str, path: Path) -> LakeFile:
-        row = self._connection.execute(f"COPY ({query}) TO {literal(str(path))} ({FORMAT})").fetchone()
-        self._sync(path)
-        return LakeFile(table, path, int(row[0]) if row else 0, self._disk.size(path))
-
-    def folder(self, table: str, places: dict[str, str]) -> Path:
-        """The directory of files with these values of the columns that partition a table."""
-        return self._directory.joinpath("main", table, *(f"{name}={quote(v, safe='')}" for name, v in places.items()))
-
-    def _sync(self, path: Path) -> None:
-        descriptor = self._disk.open(path, os.O_RDONLY)
-        try:
-            self._disk.sync(descriptor)
-        finally:
-            self._disk.close(descriptor)
-        for folder in path.parents:
-            self._disk.sync_directory(folder)
-            if folder == self._directory:
-                break
+    def _write(self, table: str, query: str, path: PurePosixPath) -> LakeFile:
+        row = self._connection.execute(f"COPY ({query}) TO {literal(self._data.at(path))} ({FORMAT})").fetchone()
+        return LakeFile(table, path, int(row[0]) if row else 0, self._data.finish(path))
 
 
 def _order(table: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote
 
@@ -13,6 +13,8 @@ from barograph_collector.storage.text import literal
 COLLECTOR: Final = "collector"
 CLUSTER: Final = "cluster"
 DAY: Final = "day"
+MAIN: Final = "main"
+"""The directory of the tables: DuckLake's name of their schema."""
 
 
 def is_clustered(table: str) -> bool:
@@ -32,9 +34,9 @@ def partition(table: str) -> list[str]:
     return [CLUSTER, DAY] if is_clustered(table) else [DAY]
 
 
-def places_of(data: Path, table: str, folder: Path) -> dict[str, str]:
+def places_of(table: str, folder: PurePosixPath) -> dict[str, str]:
     """The values of the columns that partition a table, from the directory of a file."""
-    parts = folder.relative_to(data / "main" / table).parts
+    parts = folder.relative_to(MAIN, table).parts
     return {name: unquote(value) for name, _, value in (part.partition("=") for part in parts)}
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import duckdb
 
 from barograph_agent.system.disk import Disk
-from barograph_collector.lake.extensions import LakeError, extension
+from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.text import literal
 
 CATALOG_FILE: Final = "catalog.ducklake"

@@ -9,9 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import duckdb
 import msgspec
@@ -23,10 +21,11 @@ from barograph_collector.ingest.counters import Durations
 from barograph_collector.lake.archiver import Archiver
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Compactor
-from barograph_collector.lake.expiry import Expirer
-from barograph_collector.lake.extensions import LakeError
+from barograph_collector.lake.expiry import KEEP, Expirer, Periods
 from barograph_collector.lake.files import FileWriter, LakeFile
+from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import first_line
+from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.store import Store
 
@@ -75,21 +74,20 @@ class _Mark(msgspec.Struct):
 
 
 class Publisher:
-    """Publishes the rows of a store to the lake in a directory, from `run` until `end` is called."""
+    """Publishes the rows of a store to a lake, from `run` until `end` is called."""
 
     def __init__(
         self,
         store: Store,
-        directory: Path,
+        lake: Lake,
         system: System = SYSTEM,
         seconds: float = PUBLISH_SECONDS,
-        catalog: str | None = None,
+        periods: Periods = KEEP,
     ) -> None:
-        """seconds: time between two batches; at once while more than a batch waits. catalog: URL, see `Catalog`."""
+        """seconds: time between two batches; at once while more than a batch waits. periods: see `Expirer`."""
         self.figures = LakeFigures()
         self._store = store
-        self._directory = directory.absolute()
-        self._url = catalog or ""
+        self._lake = lake
         self._system = system
         self._disk = system.disk
         self._monotonic = system.clock.monotonic
@@ -99,8 +97,8 @@ class Publisher:
         self._compactor = Compactor(store.database.name, system)
         self.archiver = Archiver(store)
         self.expirer = Expirer(store)
+        self.expirer.periods = periods
         self._position = 0
-        self._place = f"{self._directory} {urlsplit(self._url).hostname or ''}{urlsplit(self._url).path}".strip()
         self._mark_path = store.path.with_name(f"{store.path.name}.lake")
         self._known = self._read_mark()
         # Heads of the log and when they were seen, oldest first.
@@ -147,7 +145,7 @@ class Publisher:
         if self._position >= head:
             if self._position > head:
                 raise LakeError(
-                    f"the lake {self._directory} has rows of this log up to {self._position}, the log has {head}:"
+                    f"the lake {self._lake.data.lake} has rows of this log up to {self._position}, the log has {head}:"
                     " it was restored from an older copy"
                 )
             return False
@@ -210,20 +208,23 @@ class Publisher:
         return True
 
     def _writer(self, catalog: Catalog) -> FileWriter:
-        return FileWriter(catalog.connection, catalog.data, self._store.database.name, self._disk)
+        return FileWriter(catalog.connection, catalog.data, self._store.database.name)
 
     def _open(self) -> Catalog:
         scratch = self._store.path.with_name(f"{self._store.path.name}.lake.tmp")
-        catalog = Catalog(self._directory, self._store.database.name, scratch, self._system, self._url)
+        self._lake.data.refresh()
+        catalog = Catalog(self._lake, self._store.database.name, scratch, self._system)
         try:
             position = catalog.open(self._known)
         except BaseException:
             catalog.close()
             raise
         self._catalog = catalog
+        with self._store.cursor() as log:
+            self._lake.data.authorize(log)
         self.archiver.forget()
         self._reach(position)
-        _log.info("the lake %s has rows up to %d", self._directory, position)
+        _log.info("the lake %s has rows up to %d", self._lake.data.lake, position)
         return catalog
 
     def close(self) -> None:
@@ -255,7 +256,7 @@ class Publisher:
         while self._heads and self._heads[0][0] <= position:
             self._heads.popleft()
         self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
-        mark = msgspec.json.encode(_Mark(self._place, position))
+        mark = msgspec.json.encode(_Mark(self._lake.name, position))
         self._disk.replace(self._mark_path, mark)
 
     def _read_mark(self) -> int:
@@ -263,7 +264,7 @@ class Publisher:
             mark = msgspec.json.decode(self._disk.read(self._mark_path), type=_Mark)
         except (OSError, msgspec.MsgspecError):
             return 0
-        return mark.position if mark.lake == self._place else 0
+        return mark.position if mark.lake == self._lake.name else 0
 
     def _note_head(self) -> None:
         head = self._store.head
@@ -281,7 +282,7 @@ class Publisher:
         self._due = self._monotonic() + RETRY_SECONDS
         if isinstance(error, duckdb.Error):
             self._store.note_error(error)
-        text = first_line(error) if isinstance(error, duckdb.Error) else str(error)
+        text = self._lake.data.explain(first_line(error)) if isinstance(error, duckdb.Error) else str(error)
         if text != self._complaint:
             _log.error("%s; the log goes on, and the rows follow once the lake takes them", text)
             self._complaint = text

@@ -9,6 +9,7 @@ from typing import Final
 
 import duckdb
 
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.erased import Erased
 from barograph_collector.storage.text import literal
 
@@ -19,6 +20,8 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     # SQL comes from users: no downloads and no other files.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    # Otherwise DuckDB reads a directory in that of the user.
+    "allow_persistent_secrets": False,
     # Automatic checkpoints would delay commits.
     "checkpoint_threshold": "1TB",
 }
@@ -32,8 +35,8 @@ class StoreHeld(StoreError):
     """Another process has the database open."""
 
 
-def connect(path: Path, lake: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Open or create the file. lake: a directory whose files may be read. Raises StoreError."""
+def connect(path: Path, lake: DataPath | None = None) -> duckdb.DuckDBPyConnection:
+    """Open or create the file. lake: files that may be read. Raises StoreError, and LakeError."""
     try:
         connection = duckdb.connect(str(path), config=_CONFIG)
     except duckdb.Error as error:
@@ -49,7 +52,8 @@ def connect(path: Path, lake: Path | None = None) -> duckdb.DuckDBPyConnection:
     connection.execute("SET python_enable_replacements = false")
     if lake is not None:
         connection.execute("SET parquet_metadata_cache = true")  # files of the lake never change
-        connection.execute("SET allowed_directories = [?]", [str(lake)])
+        lake.load(connection)
+        connection.execute("SET allowed_directories = [?]", [lake.root])
     connection.execute("SET enable_external_access = false")
     return connection
 

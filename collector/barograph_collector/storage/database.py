@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from barograph_collector.storage.connection import StoreError, connect, first_line, transaction
 from barograph_collector.storage.days.archive import ArchivedFile
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.partitions import Partitions
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import DAILY, JOURNAL, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
@@ -29,8 +30,8 @@ MARKS_LIMIT: Final = 500_000
 class Database:
     """An open file. Commits and changes of the schema belong to one thread, `pages` and `rounds` to others."""
 
-    def __init__(self, path: Path, lake: Path | None = None) -> None:
-        """Open or create, and migrate. lake: the directory of the files of archived days.
+    def __init__(self, path: Path, lake: DataPath | None = None) -> None:
+        """Open or create, and migrate. lake: where the files of archived days are.
 
         Raises StoreError where the file is in use, unreadable, or not a log.
         """

@@ -22,6 +22,7 @@ from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, first_line
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.archive import ArchivedFile
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.retention import Calendar, Retention
 from barograph_collector.storage.erased import Erased
 from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
@@ -54,16 +55,16 @@ class Store:
         system: System = SYSTEM,
         open_database: Callable[[Path], Database] | None = None,
         segment_bytes: int = SEGMENT_BYTES,
-        lake: Path | None = None,
+        lake: DataPath | None = None,
     ) -> None:
         """Open or create both and replay the journal. Raises StoreError.
 
-        lake: the directory of the files of days that are in the lake.
+        lake: where the files of days are that are in the lake.
 
         Rows belong to the day of their commit by the system's clock.
         """
         self.path = path
-        self.lake = lake and lake.absolute()
+        self.lake = lake
         self.published = 2**63 - 1
         """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
         folder = path.with_name(f"{path.name}.journal")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 
 def literal(text: str) -> str:
@@ -15,11 +14,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def parquet(paths: Iterable[Path], *options: str) -> str:
+def parquet(files: Iterable[str], *options: str) -> str:
     """Parquet files as what to select from, without columns that their directories name.
 
-    >>> print(parquet([Path("/lake/a.parquet")], "filename => true"))
+    >>> print(parquet(["/lake/a.parquet"], "filename => true"))
     read_parquet(['/lake/a.parquet'], hive_partitioning => false, filename => true)
     """
-    listed = ", ".join(literal(str(path)) for path in paths)
+    listed = ", ".join(map(literal, files))
     return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning => false', *options])})"

@@ -28,6 +28,7 @@ from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
 
 DEFAULT_PORT: Final = 7450
+_LAKE: Final = ("lake", "lake_endpoint", "lake_credentials", "catalog")
 _log = logging.getLogger(__name__)
 
 
@@ -62,14 +63,14 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         return [] if options.port is None else [f"--{option}=127.0.0.1:{options.port + above}"]
 
     def passed(*names: str) -> list[str]:
-        return [f"--{name}={value}" for name, value in given_options(*names).items()]
+        return [f"--{name.replace('_', '-')}={value}" for name, value in given_options(*names).items()]
 
     def daemon(name: str, above: int, *arguments: str) -> SupervisedDaemon:
         metrics = port("metrics", above)
         return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
     # Settings of all daemons are validated before the first one starts.
-    log, modeler = settings(CollectorSettings, "lake", "catalog"), settings(ModelerSettings, "window")
+    log, modeler = settings(CollectorSettings, *_LAKE), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
     page = settings(PageSettings)
     endpoint = _reachable(log.listen if options.port is None else f"tcp://127.0.0.1:{options.port}")
@@ -83,7 +84,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         host, number = modeler.metrics
         arguments.append(f"--modeler=http://{_here(host)}:{number}")
     daemons = [
-        daemon("collector", 1, f"--state={state}", *listen, *passed("lake", "catalog")),
+        daemon("collector", 1, f"--state={state}", *listen, *passed(*_LAKE)),
         daemon("modeler", 2, collector, *snapshots, *passed("window")),
         daemon("alerts", 3, collector, *passed("alpha", "margin")),
         SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
@@ -149,8 +150,7 @@ def main(arguments: Sequence[str]) -> int:
         f"(default: as configured, else {DEFAULT_PORT})",
     )
     for section, name in (
-        (CollectorSettings, "lake"),
-        (CollectorSettings, "catalog"),
+        *((CollectorSettings, name) for name in _LAKE),
         (AlertsSettings, "alpha"),
         (AlertsSettings, "margin"),
         (ModelerSettings, "window"),

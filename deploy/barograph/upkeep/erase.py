@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from barograph.cli import CommandError
 from barograph_collector.daemon.service import Exit
 from barograph_collector.erase.erasure import ErasureError, erase
+from barograph_collector.lake.place import Lake, lake_place
+from barograph_collector.storage.days.extensions import LakeError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,13 +24,28 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("user", metavar="USER", help="the name of the account, as in the table jobs")
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="the collector's state directory")
-    parser.add_argument("--lake", type=Path, metavar="DIR", help="the directory of the lake, where the log has one")
+    parser.add_argument(
+        "--lake",
+        type=lake_place,
+        metavar="PLACE",
+        help="the directory of the lake, or s3://BUCKET/PREFIX, if there is one",
+    )
+    parser.add_argument("--lake-endpoint", metavar="URL", default="", help="the object store of the lake")
+    parser.add_argument("--lake-credentials", type=Path, metavar="FILE", help="a file with the keys of that store")
     parser.add_argument("--catalog", metavar="URL", default="", help="the database of its catalog, where it has one")
     parser.add_argument("--yes", action="store_true", help="erase")
     options = parser.parse_args(arguments)
     try:
-        found = erase(options.user, options.state, options.lake, options.catalog, dry=not options.yes)
-    except ErasureError as error:
+        lake = options.lake and Lake.find(
+            options.lake,
+            options.state,
+            options.catalog,
+            options.lake_endpoint,
+            options.lake_credentials,
+            os.environ,
+        )
+        found = erase(options.user, options.state, lake, dry=not options.yes)
+    except (ErasureError, LakeError) as error:
         raise CommandError(str(error)) from None
     verb = "erased" if options.yes else "would erase"
     print(f"{verb} {found.jobs:,} jobs of {options.user}")

@@ -9,19 +9,19 @@ import datetime
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import duckdb
 
 from barograph_collector.storage.connection import first_line
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, default, quoted, restored
 from barograph_collector.storage.text import parquet
 
 FILES: Final = "lake_files"
 TIME_COLUMNS: Final = {table: next(n for n in ("ended_at", "at") if n in LOG_COLUMNS[table]) for table in DAILY}
 """When a row was measured."""
-_NOWHERE: Final = Path("/no-lake")
+_NOWHERE: Final = "/no-lake/"
 EPOCH: Final = datetime.date(1970, 1, 1)
 
 
@@ -30,7 +30,7 @@ class LakeAway(Exception):
 
 
 class ArchivedFile(NamedTuple):
-    """A file with rows of one table and day. path: below the directory of the lake's files.
+    """A file with rows of one table and day. path: below the data path of the lake.
 
     first_job, last_job: the least and the greatest job in it, empty in a table without jobs. lacks: the columns,
     separated by commas, that are younger than the file. first_at, last_at: bounds of the column with the time (Unix
@@ -67,20 +67,20 @@ class Wanted(NamedTuple):
 
 
 class Archive:
-    """The files of the archived days; unchangeable. directory: that of the files, None for a log without a lake."""
+    """The files of the archived days; unchangeable. data: where they are, None for a log without a lake."""
 
-    def __init__(self, directory: Path | None, files: Iterable[ArchivedFile] = ()) -> None:
-        self.directory = directory
+    def __init__(self, data: DataPath | None, files: Iterable[ArchivedFile] = ()) -> None:
+        self._data = data
         self._files: dict[tuple[str, int], list[ArchivedFile]] = defaultdict(list)
         for file in files:
             self._files[file.table, file.day].append(file)
         self._days = {day for _, day in self._files}
 
     @classmethod
-    def load(cls, connection: duckdb.DuckDBPyConnection, directory: Path | None) -> Archive:
+    def load(cls, connection: duckdb.DuckDBPyConnection, data: DataPath | None) -> Archive:
         """As the database has it in the present transaction. Raises duckdb.Error."""
         query = f"SELECT {quoted(OWN_COLUMNS[FILES])} FROM {FILES} ORDER BY path"
-        return cls(directory, (ArchivedFile(*row) for row in connection.execute(query).fetchall()))
+        return cls(data, (ArchivedFile(*row) for row in connection.execute(query).fetchall()))
 
     def store(self, connection: duckdb.DuckDBPyConnection, days: Collection[int]) -> None:
         """Replace what the database lists of these days. Raises duckdb.Error."""
@@ -91,7 +91,7 @@ class Archive:
 
     def replaced(self, days: Collection[int], files: Iterable[ArchivedFile]) -> Archive:
         """With other files, or none, for these days."""
-        return Archive(self.directory, [*(file for file in self.files() if file.day not in days), *files])
+        return Archive(self._data, [*(file for file in self.files() if file.day not in days), *files])
 
     def files(self, day: int | None = None) -> list[ArchivedFile]:
         """Those of a day, or all."""
@@ -118,7 +118,7 @@ class Archive:
             if any(one.may_have(file) for one in wanted)
         ]
         parts = [
-            f"SELECT {_selected(table, lacks)} FROM {parquet(self._paths(same))}"
+            f"SELECT {_selected(table, lacks)} FROM {parquet(map(self._at, same))}"
             for lacks in sorted({file.lacks for file in files})
             if (same := [file for file in files if file.lacks == lacks])
         ]
@@ -126,11 +126,13 @@ class Archive:
 
     def away(self, days: Collection[int], error: duckdb.Error) -> LakeAway:
         """For days, counted from 1970-01-01, whose files gave an error."""
-        reason = first_line(error) if self.directory is not None else "they are in a lake, and the collector has none"
+        reason = "they are in a lake, and the collector has none"
+        if self._data is not None:
+            reason = self._data.explain(first_line(error))
         return LakeAway(f"{_listed(days)} could not be read: {reason}")
 
-    def _paths(self, files: Sequence[ArchivedFile]) -> list[Path]:
-        return [(self.directory or _NOWHERE) / file.path for file in files]
+    def _at(self, file: ArchivedFile) -> str:
+        return _NOWHERE + file.path if self._data is None else self._data.at(file.path)
 
 
 def unreadable(error: duckdb.Error) -> bool:

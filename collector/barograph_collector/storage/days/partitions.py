@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import duckdb
 
 from barograph_collector.storage.connection import transaction
 from barograph_collector.storage.days.archive import EPOCH, Archive, ArchivedFile, Wanted, nothing
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
 
 HOUR_SECONDS: Final = 3600
@@ -52,8 +52,8 @@ class DaySource(NamedTuple):
 class Partitions:
     """The days of the log, oldest first. Belongs to the writer thread. All methods raise duckdb.Error."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, lake: Path | None = None) -> None:
-        """lake: the directory of the files of archived days."""
+    def __init__(self, connection: duckdb.DuckDBPyConnection, lake: DataPath | None = None) -> None:
+        """lake: where the files of archived days are."""
         self._connection = connection
         # Replaced as a whole by each change: the reader threads use them.
         self.days = load(connection)

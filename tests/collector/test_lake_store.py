@@ -1,0 +1,313 @@
+"""A lake in an object store: a real one, which is away, full, or refuses; nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from pyarrow import fs
+
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.erase.erasure import erase
+from barograph_collector.lake.expiry import Periods
+from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
+from barograph_collector.storage.days.extensions import LakeError, extension
+from barograph_collector.storage.days.retention import Retention
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, restored
+from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.store import LOG, Store
+from helpers.archives import FIRST, WRITTEN, History, asked, followed, paged, selected
+from helpers.clocks import system_at
+from helpers.lakes import alike, any_rows, job_row, logged
+from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.object_store import KEY, SECRET, Swift
+from helpers.up import Up
+
+pytestmark = pytest.mark.process
+Rows = list[list[tuple[object, ...]]]
+
+
+@pytest.fixture(scope="module")
+def swift() -> Iterator[Swift]:
+    """A server for all tests of this module."""
+    with Swift() as server:
+        yield server
+
+
+def published(store: Store, lake: Lake) -> Publisher:
+    """A publisher that has nothing left to do."""
+    publisher = Publisher(store, lake, seconds=0.0)
+    while publisher.publish() or publisher.compact():
+        pass
+    return publisher
+
+
+def rows_of(swift: Swift, lake: Lake, *tables: str) -> Rows:
+    """The rows of these tables, as any DuckDB reads the lake."""
+    with duckdb.connect() as connection:
+        for name in ("ducklake", "httpfs"):
+            connection.execute(f"LOAD '{extension(name)}'")
+        connection.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{KEY}', SECRET '{SECRET}', REGION 'us-east-1',"
+            f" ENDPOINT '127.0.0.1:{swift.port}', URL_STYLE 'path', USE_SSL false)"
+        )
+        connection.execute(f"ATTACH 'ducklake:{lake.directory / CATALOG_FILE}' AS lake (READ_ONLY)")
+        return [
+            connection.execute(
+                f"SELECT {', '.join(restored(table, column) for column in LOG_COLUMNS[table])}"
+                f' FROM lake."{table}" ORDER BY "{OFFSET}"'
+            ).fetchall()
+            for table in tables
+        ]
+
+
+def test_rows_are_published_merged_archived_read_and_expired(tmp_path: Path, swift: Swift) -> None:
+    lake = swift.lake("life", tmp_path)
+    history = History(tmp_path, hot_days=1, lake=lake)
+    history.write(days=2)
+    # More than one part of an upload, and a cluster with a name that URLs and paths escape.
+    numbers = np.random.default_rng(1)
+    history.store.commit([blocks_of("a/b%20 c?*/1.0.0", 100_000, numbers)], {"s": history.store.head + 1})
+    while history.publisher.publish():
+        pass
+    history.day += 1
+    history.store.commit([any_rows("silences", 1, numbers)], {"s": history.store.head + 1})
+    history.store.apply_retention(Retention())
+    expected = logged(history.store, *WRITTEN)
+    assert alike(rows_of(swift, lake, *WRITTEN), expected) is False  # the last row is still missing
+    history.settle()
+    assert history.archived == [FIRST, FIRST + 1]
+    assert max(info.size for info in sizes(swift, "life")) > 5 * 2**20
+    assert alike(rows_of(swift, lake, *WRITTEN), expected)
+    store = history.store
+    assert alike([paged(store, table, 50_000) for table in ("scores", "silences")], expected[1:])
+    assert alike([selected(store, "scores")], expected[1:2])
+    assert len(followed(store, 200_000)[0]) == len(expected[0])
+    assert asked(store, "SELECT count(*) FROM blocks").error == ""
+    for query in ("SELECT * FROM duckdb_secrets()", f"SELECT * FROM 's3://life/{'x'}.parquet'"):
+        assert "expected" in asked(store, query).error
+    # Files that were merged, and those of batches that were never committed, are deleted.
+    swift.objects.open_output_stream("life/some/lake/data/main/blocks/orphan.parquet").close()
+    before = set(swift.names("life"))
+    history.publisher.expirer.periods = Periods.read("1")
+    while history.publisher.expire():
+        pass
+    catalog = history.publisher._catalog
+    assert catalog is not None
+    catalog.expire(time.time() + 2 * 86400.0)
+    left = set(swift.names("life"))
+    assert left < before
+    assert left == {f"some/lake/data/{path}" for _, path, _ in catalog.files()} | {"some/lake/barograph-lake"}
+    history.close()
+
+
+def blocks_of(job: str, rows: int, numbers: np.random.Generator) -> CheckedRows:
+    """Rows of `blocks` of one job, which cannot be compressed."""
+    entry = any_rows("blocks", rows, numbers, 1)
+    return entry._replace(columns={**entry.columns, "job": job})
+
+
+def sizes(swift: Swift, bucket: str) -> list[fs.FileInfo]:
+    return [
+        info
+        for info in swift.objects.get_file_info(fs.FileSelector(bucket, recursive=True))
+        if info.type is fs.FileType.File
+    ]
+
+
+def test_nothing_of_a_user_is_left_in_the_store_after_an_erasure(tmp_path: Path, swift: Swift) -> None:
+    lake = swift.lake("erased", tmp_path)
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        store.commit([job_row("c0/1.0.0", "mallory", 1), job_row("c0/2.0.0", "olga", 2)], {"": 1})
+        store.commit([any_rows("blocks", 200, np.random.default_rng(1), 1)], {"": 2})
+        publisher = published(store, lake)
+        publisher.close()
+        kept, jobs = logged(store, "blocks", "jobs")
+    before = swift.names("erased")
+    erase("mallory", tmp_path, lake)
+    left = [[row for row in rows if row[1] != "c0/1.0.0"] for rows in (kept, jobs)]
+    assert len(left[0]) < len(kept)
+    assert alike(rows_of(swift, lake, "blocks", "jobs"), left)
+    after = swift.names("erased")
+    assert set(before) & set(after) == {"some/lake/barograph-lake"}
+    for name in after:
+        with swift.objects.open_input_file(f"erased/{name}") as file:
+            content = file.read()
+        assert b"mallory" not in content
+        assert b"c0/1.0.0" not in content
+
+
+def test_what_the_store_refuses_is_one_line_and_the_rows_follow(
+    tmp_path: Path, swift: Swift, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, keys = 1.0, tmp_path / "keys"
+    swift.objects.create_dir("refused")
+    write_keys(keys)
+    lake = Lake.find("s3://refused/lake", tmp_path, "", swift.endpoint, keys)
+    end = "; the log goes on, and the rows follow once the lake takes them"
+    denied = (
+        f"{swift.endpoint} refuses the credentials for s3://refused/lake,"
+        f" expected a key that may list, read, write and delete there{end}"
+    )
+    away = f"{swift.endpoint} cannot be reached for s3://refused/lake: "
+    with Store(tmp_path / "log.duckdb", lake=lake.data) as store:
+        publisher = Publisher(store, lake, system_at(lambda: now), seconds=0.0)
+
+        def look() -> str:
+            """What is said of new rows, or that they are in the lake."""
+            nonlocal now
+            now += RETRY_SECONDS
+            rows = [any_rows(table, 100, np.random.default_rng(store.head)) for table in WRITTEN]
+            store.commit(rows, {"s": store.head + 1})
+            caplog.clear()
+            publisher.look()
+            assert (publisher.figures.position == store.head) == (publisher._complaint == "")
+            return caplog.messages[-1] if publisher._complaint else "in the lake"
+
+        for _ in range(2):  # before there is a lake, and when it is there
+            publisher.close()
+            write_keys(keys, secret="wrong")
+            assert look() == denied
+            keys.chmod(0o644)
+            assert look() == f"{keys} has mode 644, expected one that only its owner may read: chmod 600 {keys}{end}"
+            write_keys(keys, key="lake:nobody")
+            assert look() == denied
+            swift.kill()
+            write_keys(keys)
+            assert look().startswith(away)
+            swift.start()
+            assert look() == "in the lake"
+        swift.kill()  # while it is open
+        assert look().startswith(away)
+        swift.start("100%")
+        full = (
+            f"{swift.endpoint} takes nothing for s3://refused/lake (HTTP 503): is it full, busy, or over a quota?{end}"
+        )
+        assert look() == full
+        swift.kill()
+        swift.start()
+        assert look() == "in the lake"
+        assert alike(rows_of(swift, lake, *WRITTEN), logged(store, *WRITTEN))
+        for name in swift.names("refused"):
+            swift.objects.delete_file(f"refused/{name}")
+        assert look().startswith("the lake s3://refused/lake has no object barograph-lake, expected one")
+        swift.objects.delete_dir("refused")
+        assert look() == f"{swift.endpoint} has no bucket 'refused', expected one: it is not made here{end}"
+        publisher.close()
+
+
+def test_rows_are_acknowledged_while_the_store_is_away_and_days_of_the_database_are_answered(
+    tmp_path: Path, swift: Swift
+) -> None:
+    history = History(tmp_path, hot_days=1, lake=swift.lake("away", tmp_path))
+    history.write(days=3)
+    history.settle()
+    assert history.archived == [FIRST]
+    history.close()
+    lake = Lake.find("s3://away/some/lake", tmp_path, environment=swift.environment)
+    publishes = {"publisher_of": lambda store: Publisher(store, lake, seconds=0.0), "lake": lake.data}
+    with (
+        collector_on(tmp_path / "log.duckdb", **publishes) as collector,
+        Producer(collector.endpoint) as producer,
+        LogReader(collector.endpoint) as reader,
+    ):
+        publisher = collector.publisher
+        assert publisher is not None
+        assert reader.query("SELECT count(*) FROM silences", seconds=30.0).note == ""
+        swift.kill()
+        producer.hello()
+        for seq in range(1, 6):
+            producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
+        producer.receive_ack(5)
+        answer = reader.query("SELECT count(*) FROM scores", seconds=30.0)
+        assert "day 2024-10-04 could not be read: " in answer.note
+        wait_until(lambda: publisher.figures.failures > 0, "the store is away")
+        swift.start()
+        wait_until(lambda: publisher.figures.position == collector.counters.last_offset, "the rows are in the lake")
+        assert reader.query("SELECT count(*) FROM scores", seconds=30.0).note == ""
+
+
+PUBLISH_FOREVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.store import LOG, Store
+from helpers.lakes import any_rows
+import numpy as np, os
+state = Path(sys.argv[1])
+lake = Lake.find("s3://kills/some/lake", state, environment=os.environ)
+with Store(state / LOG, lake=lake.data) as store:
+    publisher = Publisher(store, lake, seconds=0.0)
+    print("begun", flush=True)
+    for number in range(10**6):
+        store.commit([any_rows(t, 200, np.random.default_rng(), 2) for t in ("blocks", "runs")], {"s": store.head + 1})
+        publisher.look()
+"""
+
+
+def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_store(
+    tmp_path: Path, swift: Swift
+) -> None:
+    chance = random.Random(7)
+    lake = swift.lake("kills", tmp_path)
+    command = [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), str(Path(__file__).parents[1])]
+    for number in range(4):
+        environment = {**os.environ, **swift.environment}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(chance.uniform(0.1, 2.0))
+            if number % 2:
+                swift.kill()
+                time.sleep(chance.uniform(0.0, 0.5))
+                assert process.poll() is None
+                swift.start()
+            process.send_signal(signal.SIGKILL)
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        published(store, lake).close()
+        assert store.head > 1000
+        assert alike(rows_of(swift, lake, "blocks", "runs"), logged(store, "blocks", "runs"))
+
+
+def test_a_new_catalog_takes_no_files_of_another_one(tmp_path: Path, swift: Swift) -> None:
+    lake = swift.lake("taken", tmp_path)
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        store.commit([any_rows("blocks", 10, np.random.default_rng(1))], {"s": 1})
+        published(store, lake).close()
+    (tmp_path / "other").mkdir()
+    other = Lake.find("s3://taken/some/lake", tmp_path / "other", environment=swift.environment)
+    with (
+        Store(tmp_path / "other" / LOG, lake=other.data) as store,
+        pytest.raises(LakeError, match="has files, but its catalog has no"),
+    ):
+        Publisher(store, other).publish()
+
+
+def test_up_has_a_lake_in_an_object_store(tmp_path: Path, swift: Swift) -> None:
+    swift.objects.create_dir("served")
+    write_keys(tmp_path / "keys")
+    options = [f"--lake-endpoint={swift.endpoint}", f"--lake-credentials={tmp_path / 'keys'}"]
+    with Up(tmp_path, "--lake=s3://served/lake", *options) as service:
+        service.wait_for("the lake s3://served/lake has rows up to 0")
+        command = [sys.executable, "-m", "barograph", "run", "--", "true"]
+        subprocess.run(command, env=service.environment, check=True, timeout=120)
+        wait_until(lambda: any("/main/runs/" in name for name in swift.names("served")), "the run is in the lake")
+
+
+def write_keys(path: Path, key: str = KEY, secret: str = SECRET) -> None:
+    """A file of credentials as other programs have it."""
+    path.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
+    path.chmod(0o600)
