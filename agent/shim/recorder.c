@@ -256,6 +256,18 @@ void recorder_leave_other(uint64_t entered, struct call call, struct caller from
         follow(ring, entered, ticker_now(&ring->ticker), call, from);
 }
 
+void recorder_leave_polled(uint64_t entered, bool came, struct call call, struct caller from)
+{
+    if (came) {
+        recorder_leave_other(entered, call, from);
+        return;
+    }
+    depth--;
+    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    if (ring)
+        done.ticks += ticker_now(&ring->ticker) - entered;
+}
+
 static struct rooted rooted_from_fortran(struct rooted_by_reference call)
 {
     int64_t items = integer_from_fortran(call.count, call.large) | integer_from_fortran(call.other_count, call.large);

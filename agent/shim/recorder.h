@@ -71,6 +71,9 @@ void recorder_leave_spread_fortran(uint64_t entered, struct rooted_by_reference 
 /* Called after a call that waits for another rank without synchronizing the world: its time is not own work. */
 void recorder_leave_other(uint64_t entered, struct call call, struct caller from);
 
+/* The same after a call that asks whether another rank has come. `came`: the answer. */
+void recorder_leave_polled(uint64_t entered, bool came, struct call call, struct caller from);
+
 /* The same after a call that sends a message: it is counted, if it has succeeded. Of a call that has not, the datatype
  * may be invalid: to ask MPI for its size would end a program that handles its errors by itself. */
 void recorder_leave_sent(uint64_t entered, int64_t count, word datatype, int result, struct call call,

@@ -65,6 +65,7 @@ Neighbor_alltoallw    sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rd
 WINDOW = """
 Win_fence             assert_ win
 Win_start             group assert_ win
+Win_post              group assert_ win
 Win_complete          win
 Win_wait              win
 Win_lock              kind partner assert_ win
@@ -73,8 +74,38 @@ Win_unlock            partner win
 Win_unlock_all        win
 Win_flush             partner win
 Win_flush_all         win
+Win_flush_local       partner win
+Win_flush_local_all   win
 """
 """The same in one-sided communication: begin and end of its epochs."""
+
+FILE = """
+File_read_all         file buf count datatype status
+File_write_all        file buf count datatype status
+File_read_at_all      file offset buf count datatype status
+File_write_at_all     file offset buf count datatype status
+File_read_ordered     file buf count datatype status
+File_write_ordered    file buf count datatype status
+File_read_all_end     file buf status
+File_write_all_end    file buf status
+File_read_at_all_end  file buf status
+File_write_at_all_end file buf status
+File_read_ordered_end file buf status
+File_write_ordered_end file buf status
+File_sync             file
+"""
+"""The same in files: collectives of those that have opened one, which may be all."""
+
+POLLING = """
+Test                  request flag status
+Testall               length requests flag statuses
+Testany               length requests index flag status
+Testsome              length requests outlength indices statuses
+Iprobe                source tag comm flag status
+Improbe               source tag comm flag message status
+Win_test              win flag
+"""
+"""Ask whether another rank has come. Timed like those that wait; a call that an iteration may end with where it has."""
 
 SENDING = """
 Isend                 buf count datatype dest tag comm request
@@ -166,7 +197,7 @@ class Function:
 
     def call(self, *, by_reference: bool) -> str:
         """What tells this call from others, as a C expression."""
-        names = {"comm": ("comm", "win"), "peer": ("dest", "source", "partner"), "tag": ("sendtag", "tag")}
+        names = {"comm": ("comm", "win", "file"), "peer": ("dest", "source", "partner"), "tag": ("sendtag", "tag")}
         found = [
             f", .{field} = {name}"
             for field, candidates in names.items()
@@ -175,6 +206,10 @@ class Function:
         ]
         by = ", .by_reference = true" if by_reference else ""
         return f"(struct call){{.op = OP_{self.name.upper()}{by}{''.join(found)}}}"
+
+    def answer(self) -> str:
+        """Whether one that polls has found something, as a C expression. A number may be MPI_UNDEFINED, below 0."""
+        return "*(const int *)flag != 0" if "flag" in self.arguments else "*(const int *)outlength > 0"
 
     def payload(self, cast: str) -> str:
         """Count and datatype, which determine the number of bytes, as C expressions.
@@ -225,8 +260,14 @@ class Function:
                 return f"recorder_leave_gathered(entered, OP_{self.name.upper()}, {rooted}, result, FROM)"
             return f"recorder_leave_spread(entered, {rooted}, {self._collective(cast)}, result, FROM)"
         if not self.synchronizing:
-            return f"recorder_leave_other(entered, {self.call(by_reference=False)}, FROM)"
+            return self._leave_other(by_reference=False)
         return f"recorder_leave(entered, {self._collective(cast)}, result, FROM)"
+
+    def _leave_other(self, *, by_reference: bool) -> str:
+        call = self.call(by_reference=by_reference)
+        if self.table is POLLING:
+            return f"recorder_leave_polled(entered, {self.answer()}, {call}, FROM)"
+        return f"recorder_leave_other(entered, {call}, FROM)"
 
     def _collective(self, cast: str) -> str:
         # What a root scatters to itself may have no type.
@@ -251,7 +292,7 @@ class Function:
                 return f"recorder_leave_gathered_fortran(entered, OP_{self.name.upper()}, {rooted}, FROM)"
             return f"recorder_leave_spread_fortran(entered, {rooted}, {self._by_reference(large=large)}, FROM)"
         if not self.synchronizing:
-            return f"recorder_leave_other(entered, {self.call(by_reference=True)}, FROM)"
+            return self._leave_other(by_reference=True)
         return f"recorder_leave_fortran(entered, {self._by_reference(large=large)}, FROM)"
 
     def narrowed(self) -> str:
@@ -283,7 +324,7 @@ class Function:
 
 def functions() -> list[Function]:
     """The functions of all tables."""
-    tables = (SYNCHRONIZING, GATHERING, SPREADING, BLOCKING, WINDOW, SENDING)
+    tables = (SYNCHRONIZING, GATHERING, SPREADING, BLOCKING, WINDOW, FILE, POLLING, SENDING)
     rows = [(line.split(), table) for table in tables for line in table.strip().splitlines()]
     return [Function(name, tuple(arguments), table) for (name, *arguments), table in rows]
 

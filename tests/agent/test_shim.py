@@ -175,7 +175,7 @@ def assert_time_elsewhere_is_known(said: str, seen: Seen) -> None:
         sends = "send" in name.casefold()
         # One message of one integer of 4 bytes, or of four.
         assert (record["messages"], record["message_bytes"]) == (sends, sends * (16 if "pairs" in name else 4)), name
-        if name == "nothing" or (sends and name.startswith("I")):
+        if name == "nothing" or (sends and name.startswith("I") and "Test" not in name):
             assert record["p2p_ns"] == 0
         else:
             assert 0 < record["p2p_ns"] <= 1.0005 * int(most) + 1000, name
@@ -229,7 +229,7 @@ def test_time_in_waiting_calls_is_separate_from_own_work(
 ) -> None:
     done = mpi.run(2, [compiled("blocking.c")], env)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 35
+    assert len(done.stdout.splitlines()) == 56
     assert_time_elsewhere_is_known(done.stdout, only_ring(folder))
 
 

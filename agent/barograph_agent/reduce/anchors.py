@@ -194,9 +194,9 @@ def _precedence(operation: str) -> int:
     >>> _precedence("Allreduce"), _precedence("Waitall"), _precedence("Recv"), _precedence("Isend")
     (0, 1, 2, 3)
     """
-    if operation.startswith("Wait"):
+    if operation.startswith(("Wait", "Test")):
         return 1
-    if operation in ("Recv", "Sendrecv", "Sendrecv_replace", "Probe", "Mprobe", "Mrecv"):
+    if operation in ("Recv", "Sendrecv", "Sendrecv_replace", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe"):
         return 2
     if operation.endswith("send") or operation == "Send":
         return 3

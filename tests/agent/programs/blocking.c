@@ -1,10 +1,12 @@
-/* Every blocking function that does not synchronize the world, each between two barriers: blocking
+/* Every function that waits or tests and does not synchronize the world, each between two barriers: blocking
  *
  * All on MPI_COMM_SELF, so that no rank is waited for. Rank 0 prints a line per interval that a barrier ends: the call in
  * it and the nanoseconds around that call. */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static int out = 1, in[2], zero, one = 1, rank, flag;
 static MPI_Request requests[2];
@@ -94,6 +96,14 @@ int main(int argc, char **argv)
     STEP("Waitall", start(), MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), );
     STEP("Waitany", start(), MPI_Waitany(2, requests, &done, IGNORE), finish(2));
     STEP("Waitsome", start(), MPI_Waitsome(2, requests, &done, indices, MPI_STATUSES_IGNORE), finish(2));
+    STEP("Testall", start(), for (flag = 0; !flag;) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE), );
+    STEP("Testany", start(), for (flag = 0; !flag;) MPI_Testany(2, requests, &done, &flag, IGNORE), finish(2));
+    STEP("Testsome", start(), for (done = 0; done < 1;) MPI_Testsome(2, requests, &done, indices, MPI_STATUSES_IGNORE),
+         finish(2));
+    STEP("Iprobe", send(), for (flag = 0; !flag;) MPI_Iprobe(SELF, &flag, IGNORE),
+         MPI_Recv(in, 1, MPI_INT, SELF, IGNORE); finish(1));
+    STEP("Improbe", send(), for (flag = 0; !flag;) MPI_Improbe(SELF, &flag, &message, IGNORE),
+         MPI_Mrecv(in, 1, MPI_INT, &message, IGNORE); finish(1));
     STEP("Bcast", , MPI_Bcast(in, 1, MPI_INT, SELF_ROOT), );
     STEP("Reduce", , MPI_Reduce(&out, in, 1, MPI_INT, MPI_SUM, SELF_ROOT), );
     STEP("Scan", , MPI_Scan(&out, in, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF), );
@@ -111,6 +121,42 @@ int main(int argc, char **argv)
     STEP("Neighbor_alltoall", , MPI_Neighbor_alltoall(outs, 1, MPI_INT, in, 1, MPI_INT, ring), );
     STEP("Neighbor_alltoallv", , MPI_Neighbor_alltoallv(outs, ones, at, MPI_INT, in, ones, at, MPI_INT, ring), );
     STEP("Neighbor_alltoallw", , MPI_Neighbor_alltoallw(outs, ones, bytes, types, in, ones, bytes, types, ring), );
+
+    MPI_Win window;
+    MPI_Group self;
+    /* Open MPI 4.1 has no window of one rank. */
+    MPI_Win_create(room, sizeof room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Comm_group(MPI_COMM_SELF, &self);
+    STEP("Win_fence", , MPI_Win_fence(0, window); MPI_Win_fence(0, window), );
+    STEP("Win_post", MPI_Win_post(self, 0, window); MPI_Win_start(self, 0, window); MPI_Win_complete(window),
+         for (flag = 0; !flag;) MPI_Win_test(window, &flag), );
+    STEP("Win_lock_all", , MPI_Win_lock_all(0, window), );
+    STEP("Win_flush_local", , MPI_Win_flush_local(rank, window), );
+    STEP("Win_flush_local_all", , MPI_Win_flush_local_all(window), );
+    STEP("Win_flush", , MPI_Win_flush(rank, window), );
+    STEP("Win_unlock_all", , MPI_Win_unlock_all(window), );
+    MPI_Group_free(&self);
+    MPI_Win_free(&window);
+
+    MPI_File file;
+    char name[] = "/tmp/barograph-file-XXXXXX";
+    close(mkstemp(name));
+    MPI_File_open(MPI_COMM_SELF, name, MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    STEP("File_write_all", , MPI_File_write_all(file, &out, 1, MPI_INT, IGNORE), );
+    STEP("File_write_at_all", , MPI_File_write_at_all(file, 4, &out, 1, MPI_INT, IGNORE), );
+    STEP("File_write_ordered", , MPI_File_write_ordered(file, &out, 1, MPI_INT, IGNORE), );
+    STEP("File_sync", , MPI_File_sync(file), );
+    MPI_File_seek(file, 0, MPI_SEEK_SET);
+    MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
+    STEP("File_read_all", , MPI_File_read_all(file, in, 1, MPI_INT, IGNORE), );
+    STEP("File_read_at_all", , MPI_File_read_at_all(file, 4, in, 1, MPI_INT, IGNORE), );
+    STEP("File_read_ordered", , MPI_File_read_ordered(file, in, 1, MPI_INT, IGNORE), );
+    STEP("File_read_at_all_end", MPI_File_read_at_all_begin(file, 0, in, 1, MPI_INT),
+         MPI_File_read_at_all_end(file, in, IGNORE), );
+    STEP("File_write_at_all_end", MPI_File_write_at_all_begin(file, 0, &out, 1, MPI_INT),
+         MPI_File_write_at_all_end(file, &out, IGNORE), );
+    MPI_File_close(&file);
+    unlink(name);
 
     STEP("Barrier of a part", , MPI_Barrier(MPI_COMM_SELF), );
     MPI_Finalize();
