@@ -21,6 +21,7 @@ from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.exporter import Exporter, LakeExporter
+from barograph_collector.ingest.drain import DrainFiles
 from barograph_collector.lake.expiry import Periods
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
@@ -90,6 +91,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             store.calendar.confirm()
 
         reload = Reload(configuration, apply, notifier, registry)
+        drain = DrainFiles(state, collector.drain, collector.progress)
         collector.start()
         try:
             exposition = serve_metrics(registry, *settings.metrics)
@@ -115,6 +117,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
                 reload.run()
             if keyring is not None:
                 keyring.poll()
+            drain.poll()
         notifier.stopping()
         timer = threading.Timer(LEAVE_SECONDS, _leave)
         timer.daemon = True

@@ -32,6 +32,7 @@ from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.daemon.service import CannotListen
 from barograph_collector.ingest.appender import Appender, DurableGroup
 from barograph_collector.ingest.counters import Counters
+from barograph_collector.ingest.intake import DrainProgress, Intake
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter, Task
@@ -98,6 +99,7 @@ class Collector:
             store.journal, self._items, groups, lambda items: self._call(self._receiver.durable, items), system
         )
         self.space = DiskSpace(store.path.parent, reserve_bytes, system)
+        self._intake = Intake(self.space)
         self._writer = DatabaseWriter(
             store,
             groups,
@@ -147,7 +149,7 @@ class Collector:
             limiter,
             reads=reads,
             rounds=rounds,
-            space=self.space,
+            intake=self._intake,
             waiting=WaitingReads(self._store.has_rows, monotonic),
             finals=FinalScores(monotonic),
             queries=queries,
@@ -167,7 +169,7 @@ class Collector:
             admission=admission,
             router=router,
             limiter=limiter,
-            space=self.space,
+            intake=self._intake,
             items=self._items,
             counters=self.counters,
             clock=self._system.clock.now,
@@ -219,6 +221,24 @@ class Collector:
         if self.publisher is not None:
             self.publisher.archiver.retention = retention
         self.space.reserve = reserve_bytes
+
+    def drain(self, on: bool) -> None:
+        """Take no rows from now on, or take them again; see `progress`."""
+        self._call(self._set_draining, on)
+
+    def _set_draining(self, on: bool) -> None:
+        self._intake.draining = on
+        self.counters.draining = int(on)
+        if self.publisher is not None:
+            self.publisher.hurry(on)
+
+    def progress(self) -> DrainProgress:
+        """How far a drain is: rows that are not in the database, the last offset in it, and that in the lake."""
+        # In this order: what leaves the queue is in the database.
+        waiting = self.counters.queue_rows
+        draining, head = self._intake.draining, self._store.head
+        lake = self.publisher.figures.position if self.publisher is not None else None
+        return DrainProgress(draining, waiting, head, lake)
 
     def pulse(self) -> bool:
         """Whether the receive thread has completed a cycle since the last call; True at the first call."""

@@ -76,6 +76,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "bsp": Command("barograph.lab.bsp.command", "harness", "measure intervals of a known workload, under mpiexec"),
     "backup": Command("barograph.upkeep.backup", "server", "copy the log while the collector runs"),
     "restore": Command("barograph.upkeep.restore", "server", "make a backup the log of a collector"),
+    "drain": Command("barograph.upkeep.drain", "server", "let the collector take no more rows, for maintenance"),
     "erase": Command("barograph.upkeep.erase", "server", "remove a user's jobs from the log and the lake"),
     "spool": Command("barograph.operate.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.operate.doctor", "", "check whether runs on this node can be watched"),
@@ -87,8 +88,8 @@ COMMANDS: Final[dict[str, Command]] = {
 
 READERS: Final[dict[str, tuple[str, ...]]] = {
     "users": ("run", "status", "predict", "spool", "instrument"),
-    "operators": ("up", "page", "nodes", "import", "config", "keys", "backup", "restore", "erase", "doctor", "canary",
-                  "files", "completion", "collector", "modeler", "alerts"),
+    "operators": ("up", "page", "nodes", "import", "config", "keys", "backup", "restore", "drain", "erase", "doctor",
+                  "canary", "files", "completion", "collector", "modeler", "alerts"),
     "performance engineers": ("work", "report", "sql", "export", "features", "plan"),
     "developers, and studies": ("demo", "ring", "record", "replay", "backtest", "bench", "study", "bsp"),
 }  # fmt: skip

@@ -15,9 +15,11 @@ import duckdb
 import pytest
 
 from barograph_agent.protocol import wire
+from barograph_agent.system.disk import Disk
 from barograph_collector import server
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import CannotListen
+from barograph_collector.ingest.intake import DRAINED, DrainProgress
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.server import Collector
 from barograph_collector.storage.journal import Journal
@@ -210,9 +212,34 @@ def test_a_commit_that_fails_before_or_after_it_is_done_is_made_good_from_the_jo
     assert collector.counters.reopens["done"] > 0
 
 
-def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_does_the_producer(
+def test_a_drained_collector_takes_nothing_keeps_what_it_has_and_takes_rows_again(
     collector: Collector, producer: Producer, reader: LogReader
 ) -> None:
+    producer.append(1, "blocks", 3, blocks(3))
+    producer.receive_ack(1)
+    collector.drain(True)
+    wait_until(lambda: collector.counters.draining, "the receiver takes no rows")
+    producer.append(2, "blocks", 3, blocks(3, first=3))
+    assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 2, "draining", DRAINED)
+    assert stored(reader, "blocks", "first_index") == [0, 1, 2]
+    wait_until(lambda: collector.progress().complete, "everything is in the log")
+    assert collector.progress() == DrainProgress(True, 0, 3)
+    assert collector.counters.draining == 1
+    producer.send(wire.Hello(producer.stream))
+    assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 0, "draining", DRAINED)
+    assert reader.intake_trouble() == DRAINED
+    collector.drain(False)
+    assert producer.hello().acked == 1
+    producer.append(2, "blocks", 3, blocks(3, first=3))
+    producer.receive_ack(2)
+    assert stored(reader, "blocks", "first_index") == [0, 1, 2, 3, 4, 5]
+
+
+def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_does_the_producer(
+    collector: Collector, producer: Producer, reader: LogReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other programs write to the same disk.
+    monkeypatch.setattr(Disk, "free_bytes", lambda *_: 10**9)
     producer.append(1, "blocks", 3, blocks(3))
     producer.receive_ack(1)
     collector.space.reserve = 2**62
@@ -224,9 +251,9 @@ def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_
     assert stored(reader, "blocks", "first_index") == [0, 1, 2]
     producer.send(wire.Hello(producer.stream))
     assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 0, "disk-full", refusal.detail)
-    assert reader.disk_trouble() == refusal.detail
+    assert reader.intake_trouble() == refusal.detail
     collector.space.reserve = 0
-    assert reader.disk_trouble() == ""
+    assert reader.intake_trouble() == ""
     assert producer.hello().acked == 1
     producer.append(2, "blocks", 3, blocks(3, first=3))
     producer.receive_ack(2)

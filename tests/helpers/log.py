@@ -137,9 +137,9 @@ class Daemon:
     program = ("-m", "barograph_collector.main")
     """What Python is to run."""
 
-    def __init__(self, state: Path, *options: str) -> None:
+    def __init__(self, state: Path, *options: str, listen: str = "tcp://127.0.0.1:0") -> None:
         command = [sys.executable, *self.program, "--state", str(state), *options]
-        command += ["--listen", "tcp://127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+        command += ["--listen", listen, "--metrics", "127.0.0.1:0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         before: list[str] = []

@@ -136,6 +136,7 @@ class Schedule:
             self._kill_collector,
             self._kill_collector,
             self._stop_collector,
+            self._drain_collector,
             self._kill_follower,
             self._kill_launcher,
             self._separate,
@@ -186,6 +187,30 @@ class Schedule:
         self._note("stop collector", shard.endpoint)
         shard.stop()
 
+    def _drain_collector(self) -> None:
+        shard, seconds = self._shard(), self.random.choice([1.0, 5.0, 20.0])
+        collector = shard.collector
+        if collector is None or not shard.process.lives:
+            return
+        self._note("drain the collector", f"{shard.endpoint} for {seconds} s")
+        collector.drain(True)
+        found: list[int] = []
+
+        def look() -> None:
+            progress = collector.progress()
+            if collector is shard.collector and progress.complete:
+                found.append(progress.offset)
+
+        def end() -> None:
+            if collector is not shard.collector or not collector.progress().draining:
+                return
+            if found and shard.tables.head != found[0]:
+                self.facility.failures.append(f"rows after {found[0]} in a drained log")
+            collector.drain(False)
+
+        self.machine.at(seconds / 2, look)
+        self.machine.at(seconds, end)
+
     def _kill_follower(self) -> None:
         self._note("kill follower")
         self.facility.follower_process.kill()
@@ -231,6 +256,8 @@ class Schedule:
         facility.wire.calm()
         for shard in facility.shards:
             shard.tables.fails = lambda: False
+            if shard.collector is not None:
+                shard.collector.drain(False)
         self._fails = self._slow = 0.0
         for disk in self._disks:
             disk.fails = disk.slow_seconds = 0.0

@@ -105,9 +105,9 @@ class Link:
         return self._trouble or self._connection.trouble
 
     @property
-    def is_full(self) -> bool:
-        """Whether the collector takes no rows because its disk is full. `trouble` is what it sent."""
-        return not self.connected and self._reason == "disk-full"
+    def is_withheld(self) -> bool:
+        """Whether the collector takes no rows of anybody. `trouble` is what it sent."""
+        return not self.connected and self._reason in wire.WITHHELD
 
     @property
     def idle(self) -> bool:

@@ -144,8 +144,9 @@ def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
     # An agent may not read, so an error shows that the connection works.
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
         return Finding("collector", "fail", f"{endpoint} sent an unexpected answer", "use the same version")
-    if isinstance(opened, wire.Refuse) and opened.reason == "disk-full":
-        return Finding("collector", "fail", f"{endpoint}: {opened.detail}", "make room there")
+    if isinstance(opened, wire.Refuse) and opened.reason in wire.WITHHELD:
+        advice = "make room there" if opened.reason == "disk-full" else "wait, or end it there: barograph drain --end"
+        return Finding("collector", "fail", f"{endpoint}: {opened.detail}", advice)
     client = f" {key.name}, as {key.role}," if key is not None else ""
     return Finding("collector", "ok", f"{endpoint} answered{client} in {took * 1000:.0f} ms")
 

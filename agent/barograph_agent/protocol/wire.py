@@ -51,6 +51,8 @@ MAX_BYTES: Final = 16 * 2**20
 MAX_APPEND_BYTES: Final = 8 * 2**20
 """Limit on an append; a larger one is refused."""
 
+WITHHELD: Final = ("disk-full", "draining")
+"""Reasons for which the collector takes no rows of anybody, until its disk has room or its maintenance is over."""
 CONSUMED: Final = ("invalid", "forbidden", "oversized")
 """Reasons that consume the message without storing rows; after any other the producer sends hello and resends."""
 
@@ -144,8 +146,9 @@ class Refuse(msgspec.Struct, tag="refuse", tag_field="type", frozen=True):
     """The message with this seq, or the hello if seq is 0, was refused; `detail` states why and what was expected.
 
     Reasons, to which later versions may add: `version` (another protocol), `gap` (not the next number),
-    `unknown-stream` (hello first), `rate` (too fast); `key`, `role`, `credential`, `replayed` (not admitted); and those
-    in CONSUMED: `invalid` (not what its table expects), `forbidden` (not allowed for this producer), `oversized`.
+    `unknown-stream` (hello first), `rate` (too fast); those in WITHHELD; `key`, `role`, `credential`, `replayed` (not
+    admitted); and those in CONSUMED: `invalid` (not what its table expects), `forbidden` (not allowed for this
+    producer), `oversized`.
     """
 
     stream: str

@@ -208,8 +208,8 @@ class Sidecar(Generic[AnyWatch]):
 
     @property
     def _is_in_vain(self) -> bool:
-        """Whether the collector has refused all that is left, since its disk is full."""
-        return all(watch.link.is_full for watch in self.programs.values())
+        """Whether the collector has refused all that is left, as it takes no rows of anybody."""
+        return all(watch.link.is_withheld for watch in self.programs.values())
 
     def _serve(self, watches: dict[Path, AnyWatch] | dict[Path, Watch]) -> None:
         for directory, watch in list(watches.items()):

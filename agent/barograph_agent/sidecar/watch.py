@@ -174,7 +174,7 @@ class Watch:
             verdict=self.verdict() if self.delivered else "",
             notes=self.notes + self._refusals(),
             delivered=self.delivered,
-            trouble=self.link.trouble if self.link.is_full else "",
+            trouble=self.link.trouble if self.link.is_withheld else "",
             nodes=len(others.known) + bool(here),
             unseen_ranks=max(ranks - here - others.ranks, 0) if self.plan.has_companions else 0,
         )
@@ -496,7 +496,7 @@ class Watch:
                 self._state.unreadable.add(name)
 
     def _refusals(self) -> list[str]:
-        if self.link.trouble and not self.link.is_full and not self.link.refusals:
+        if self.link.trouble and not self.link.is_withheld and not self.link.refusals:
             return [f"not admitted by the collector: {self.link.trouble}"]
         return list(dict.fromkeys(f"refused by the collector: {refusal.detail}" for refusal in self.link.refusals))
 

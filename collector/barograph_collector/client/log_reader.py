@@ -165,8 +165,8 @@ class LogReader:
             raise LogUnavailable(f"the collector at {self.endpoint} does not name its log: {error}") from None
         return str(pa.ipc.open_stream(answer.stream).read_all()["name"][0].as_py())
 
-    def disk_trouble(self) -> str:
-        """Why the collector takes no rows, if its disk is full; else empty. Raises LogUnavailable."""
+    def intake_trouble(self) -> str:
+        """Why the collector takes no rows of anybody; empty where it does. Raises LogUnavailable."""
         connection = self._connection = self._connection or self._connect()
         # A hello is refused for that reason before anything else about it is checked.
         connection.send(wire.encode(wire.Hello("probe")), self.timeout)
@@ -177,7 +177,7 @@ class LogReader:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
             if isinstance(answer, wire.Refuse):
-                return answer.detail if answer.reason == "disk-full" else ""
+                return answer.detail if answer.reason in wire.WITHHELD else ""
             if isinstance(answer, wire.Welcome):
                 return ""
         self._disconnect()

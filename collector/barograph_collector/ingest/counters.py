@@ -20,7 +20,7 @@ REASONS: Final = (
     *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
     *("ignored", "failed"),
     *("handshake", "key", "role", "credential", "replayed", "forbidden"),
-    *("disk-full", "unavailable"),
+    *("disk-full", "draining", "unavailable"),
 )
 DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgotten", "other")
 
@@ -88,6 +88,7 @@ class Counters:
     reopens: dict[str, int] = _metrics(
         "Attempts to open the database again after a failure, since the start, by result.", "result", ("done", "failed")
     )
+    draining: int = _metric("1 while the collector is drained: it takes no rows.", gauge=True)
     partitions_dropped: int = _metric("Days of raw rows dropped by retention.")
     retention_held: int = _metric("1 while no days are dropped by age, because the clock has jumped.", gauge=True)
     table_rows: dict[str, int] = _metrics("Approximate rows in the log, by table.", "table", TABLES, gauge=True)

@@ -93,6 +93,7 @@ class Publisher:
         self._monotonic = system.clock.monotonic
         self._seconds = seconds
         self._ending = system.threads.event()
+        self._hurried = False
         self._catalog: Catalog | None = None
         self._compactor = Compactor(store.database.name, system)
         self.archiver = Archiver(store)
@@ -119,10 +120,14 @@ class Publisher:
         """Let `run` return after the batch under way; from any thread."""
         self._ending.set()
 
+    def hurry(self, on: bool) -> None:
+        """Publish whatever there is at once, while on; from any thread."""
+        self._hurried = on
+
     def look(self) -> None:
         """Publish if a batch is due; failures are logged, counted, and tried again later."""
         self._note_head()
-        while self._monotonic() >= self._due and not self._ending.is_set():
+        while self._is_due() and not self._ending.is_set():
             try:
                 more = self.publish() or self.compact() or self.archive() or self.expire()
             except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
@@ -134,6 +139,11 @@ class Publisher:
             self._due = self._monotonic() + (0.0 if more else self._seconds)
             if not more:
                 return
+
+    def _is_due(self) -> bool:
+        if self._hurried and not self._complaint and self._position < self._store.head:
+            return True
+        return self._monotonic() >= self._due
 
     def publish(self) -> bool:
         """Publish one batch; whether rows are left.

@@ -13,7 +13,7 @@ from barograph_agent.protocol import wire
 from barograph_collector.auth.authorization import Authorization, Refused
 from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.ingest.space import DiskSpace
+from barograph_collector.ingest.intake import Intake
 from barograph_collector.ingest.streams import StreamDecision, Streams
 from barograph_collector.net import final_scores
 from barograph_collector.net.requests import RequestRouter
@@ -40,7 +40,7 @@ class Receiver:
         admission: Authorization,
         router: RequestRouter,
         limiter: TokenBuckets,
-        space: DiskSpace,
+        intake: Intake,
         items: queue.SimpleQueue[messages.Item | None],
         counters: Counters,
         clock: Callable[[], float],
@@ -51,7 +51,7 @@ class Receiver:
         self._admission = admission
         self._router = router
         self._limiter = limiter
-        self._space = space
+        self._intake = intake
         self._items = items
         self._counters = counters
         self._clock = clock
@@ -135,14 +135,13 @@ class Receiver:
                 self._router.route_request(peer, key, message)
 
     def _handle_rows(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes) -> None:
-        """Queue rows or refuse them. A refusal costs the connection tokens, except where the disk is full."""
+        """Queue rows or refuse them. A refusal costs the connection tokens, except where no rows are taken."""
         result, charged = "refused", True
         stream, seq = message.stream, message.seq
         try:
             match self._streams.judge(peer, stream, seq, may_jump=isinstance(message, wire.Skip)):
-                case StreamDecision.ACCEPT if self._space.is_short():
-                    # The producer keeps the message, sends hello until it is accepted, and resends.
-                    self._router.refuse(peer, stream, seq, "disk-full", self._space.complaint)
+                case StreamDecision.ACCEPT if (withheld := self._intake.withheld()) is not None:
+                    self._router.refuse(peer, stream, seq, *withheld)
                     charged = False
                 case StreamDecision.ACCEPT if isinstance(message, wire.Skip) and not self._follows(message):
                     raise Refused("gap", f"after is {message.after}, expected {self._streams.expected(stream) - 1}")

@@ -13,7 +13,7 @@ from barograph_collector.auth.authenticator import HelloRequest
 from barograph_collector.auth.authorization import Authorization, Claim, Refused
 from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.ingest.space import DiskSpace
+from barograph_collector.ingest.intake import Intake
 from barograph_collector.ingest.streams import Reply, Streams
 from barograph_collector.net.answerer import Answerer
 from barograph_collector.net.final_scores import FinalScores
@@ -52,7 +52,7 @@ class RequestRouter:
         *,
         reads: Answerer[wire.Read],
         rounds: Answerer[wire.Read],
-        space: DiskSpace,
+        intake: Intake,
         waiting: WaitingReads,
         finals: FinalScores,
         queries: Answerer[wire.Sql],
@@ -66,7 +66,7 @@ class RequestRouter:
         self._unanswered: Counter[bytes] = Counter()
         self._reads = reads
         self._rounds = rounds
-        self._space = space
+        self._intake = intake
         self._waiting = waiting
         self._finals = finals
         self._queries = queries
@@ -84,8 +84,8 @@ class RequestRouter:
             request = HelloRequest(peer, key, hello, self._admission.needs_credential(key))
             # Verifying a credential may take a request to MUNGE.
             self._limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)
-            if self._space.is_short():
-                raise Refused("disk-full", self._space.complaint)
+            if (withheld := self._intake.withheld()) is not None:
+                raise Refused(*withheld)
             if self._hellos.qsize() >= HELLOS_WAITING:
                 raise Refused("rate", "too many hellos are waiting, send it again later")
             if self._streams.is_opening(peer, hello.stream):

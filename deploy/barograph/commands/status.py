@@ -169,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
     # Without a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
-        if trouble := reader.disk_trouble():
+        if trouble := reader.intake_trouble():
             print(f"barograph status: {trouble}", file=sys.stderr)
         found = jobs(reader, asked, options.jobs)
         if not found:

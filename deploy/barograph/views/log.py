@@ -83,7 +83,7 @@ class LogView:
         self._cache: OrderedDict[str, CachedResult] = OrderedDict()
         self._answered_at = 0.0
         self._tried_at = 0.0
-        self.disk_trouble = ""
+        self.intake_trouble = ""
         """Why the collector takes no rows, if its disk is full."""
         self._probed_at = 0.0
 
@@ -116,7 +116,7 @@ class LogView:
                 # Queries may queue for seconds. A read does not: it shows at once whether a collector answers.
                 self._reader.read("events", -1, 1)
             if self.clock() - self._probed_at > PROBE_SECONDS:
-                self.disk_trouble, self._probed_at = self._reader.disk_trouble(), self.clock()
+                self.intake_trouble, self._probed_at = self._reader.intake_trouble(), self.clock()
             result = self._reader.query(query, self._limits.rows, self._limits.query_seconds)
         except LogUnavailable as error:
             self.unavailable_since = self.unavailable_since or self.clock()
