@@ -41,6 +41,8 @@ from barograph_agent.sidecar.plan import (
 )
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.network import is_listening
+from barograph_agent.system.processes import PROCESSES
+from barograph_agent.work.hidden import MAX_PROGRAMS, Hidden, HiddenPrograms, of_command
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -75,7 +77,8 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
                 where = f"at {guard.plan.endpoint}, where nothing listens; `barograph up` starts one"
                 print(f"barograph: waiting up to {settings.drain_seconds:g} s for the collector {where}", file=out)
             end = CommandEnd(CLOCK.now(), runtime, status)
-            _summarize(guard.finish(end), end, guard, out)
+            report = guard.finish(end)
+            _summarize(report, end, guard, _hidden(report, guard, command), out)
             print(f"barograph: job       {places.job_address(job.key, settings.endpoint, environment)}", file=out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
@@ -142,10 +145,18 @@ class SidecarGuard:
         if self.plan.has_companions:
             # The first rank on another node starts a sidecar there.
             self.environment |= {SIDECAR_VARIABLE: sys.executable, RUN_VARIABLE: encode(self.plan)}
+        self.hidden = HiddenPrograms(shim.LIBRARY, PROCESSES)
         self._start()
 
-    def check(self) -> None:
-        """Restart the sidecar if it has died."""
+    def check(self, pid: int, passed: float) -> None:
+        """Look for programs that are not seen, and restart the sidecar if it has died.
+
+        pid: of the command. passed: seconds since its start.
+        """
+        self.hidden.look(pid, passed)
+        self._revive()
+
+    def _revive(self) -> None:
         if self._process.poll() is None or CLOCK.monotonic() - self._started <= _RESTART_SECONDS:
             return
         if not (self.spool / REPORT).exists():
@@ -168,7 +179,7 @@ class SidecarGuard:
         deadline = CLOCK.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         terminated = False
         while (report := load_report(self.spool)) is None:
-            self.check()
+            self._revive()
             if CLOCK.monotonic() > deadline:
                 if terminated:
                     break
@@ -233,8 +244,8 @@ def _run_command(
         while waiter.is_alive():
             waiter.join(_CHECK_SECONDS)
             if guard is not None:
-                with contextlib.suppress(OSError):
-                    guard.check()
+                with contextlib.suppress(OSError, ValueError):
+                    guard.check(process.pid, CLOCK.monotonic() - started)
         status = process.wait()
     return (status if status >= 0 else 128 - status), CLOCK.monotonic() - started
 
@@ -276,21 +287,36 @@ def _forwarded_signals() -> Iterator[_SignalForwarder]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _summarize(report: DeliveryReport | None, end: CommandEnd, guard: SidecarGuard, out: TextIO) -> None:
+def _hidden(report: DeliveryReport | None, guard: SidecarGuard, command: Sequence[str]) -> list[Hidden]:
+    """Programs of a run that were not seen. Where others were, only those that use MPI."""
+    found = list(guard.hidden.found.values())
+    if report is not None and report.ranks == 0:
+        return [one for one in found if one.is_mpi] or found or of_command(command, guard.environment)
+    return [one for one in found if one.is_mpi]
+
+
+def _summarize(
+    report: DeliveryReport | None, end: CommandEnd, guard: SidecarGuard, hidden: list[Hidden], out: TextIO
+) -> None:
     intervals = f"unknown: the sidecar did not answer, see {guard.spool}/sidecar.log"
     verdict = "unknown: nothing was reported"
     if report is not None:
-        intervals, verdict = _intervals(report, guard), _verdict(report, end, guard.plan.endpoint)
+        intervals, verdict = _intervals(report, guard, hidden), _verdict(report, end, guard.plan.endpoint)
     print(f"barograph: intervals {intervals}", file=out)
     print(f"barograph: runtime   {end.runtime_seconds:.2f} s", file=out)
     print(f"barograph: verdict   {verdict}", file=out)
     for note in report.notes if report else []:
         print(f"barograph: note      {note}", file=out)
+    if report is not None and report.ranks:
+        for one in hidden[:MAX_PROGRAMS]:
+            print(f"barograph: note      not seen: {one}", file=out)
     if report is not None and report.unseen_ranks:
         print(f"barograph: note      {_unseen(report)}", file=out)
 
 
-def _intervals(report: DeliveryReport, guard: SidecarGuard) -> str:
+def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]) -> str:
+    if report.ranks == 0 and hidden:
+        return "none seen: " + "; ".join(map(str, hidden[:MAX_PROGRAMS]))
     if report.ranks == 0:
         return (
             "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library,"

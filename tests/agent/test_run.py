@@ -551,6 +551,39 @@ def test_beyond_the_budget_every_interval_is_in_a_block(
     assert told == "barograph: BAROGRAPH_BUDGET is 'many', expected rows a second, above 0 and at most 1e+06; using 250"
 
 
+def test_programs_one_after_the_other_and_side_by_side_in_a_script_are_seen(alone: Node, paced: Path) -> None:
+    mpiexec = mpis.find("mpich").mpiexec
+    script = f"""
+        {mpiexec} -n 2 {paced} 10 1000 /dev/null & {mpiexec} -n 1 {paced} 11 1000 /dev/null & wait
+        {mpiexec} -n 1 {paced} 12 1000 /dev/null
+    """
+    done = alone.run("sh", "-c", script, drain=0)
+    assert done.returncode == 0
+    assert "barograph: intervals 33 seen on" in done.stderr
+
+
+def test_processes_that_python_has_started_are_seen(alone: Node, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("""
+import multiprocessing
+
+def work(barriers):
+    from mpi4py import MPI
+    for _ in range(barriers):
+        MPI.COMM_WORLD.Barrier()
+
+if __name__ == "__main__":
+    for method, barriers in (("fork", 5), ("spawn", 6), ("forkserver", 7)):
+        process = multiprocessing.get_context(method).Process(target=work, args=(barriers,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+""")
+    done = alone.run(sys.executable, program, drain=0)
+    assert done.returncode == 0
+    assert "barograph: intervals 18 seen on" in done.stderr
+
+
 def test_applications_not_selected_are_not_watched(alone: Node) -> None:
     for apps, app, words in [
         ("lmp|xhpcg", "lmp", "barograph: verdict"),

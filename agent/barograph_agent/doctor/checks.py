@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from barograph_agent.protocol import wire
 from barograph_agent.settings import agent, places, sources
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.network import Network
+from barograph_agent.work.hidden import SECURE, of_file
 
 RING_BYTES: Final = 4.1 * 2**20
 SPOOL_BYTES: Final = 256 * 2**20
@@ -29,10 +30,10 @@ _SHARED: Final = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "9p", "cifs
 """Prefixes of the types of file systems that nodes may share."""
 
 
-def examine(environment: Environment, collectors: str) -> Iterator[Finding]:
+def examine(environment: Environment, collectors: str, programs: Sequence[str] = ()) -> Iterator[Finding]:
     """Run all checks; yields each finding as soon as it is available. A failed check does not raise.
 
-    collectors: addresses with commas between.
+    collectors: addresses with commas between. programs: whether these can be watched, too.
     """
     yield check_shim()
     yield check_compiler(environment)
@@ -45,6 +46,8 @@ def examine(environment: Environment, collectors: str) -> Iterator[Finding]:
     yield check_salt(environment)
     yield check_configuration(environment)
     yield check_hooks(places.SITE)
+    for program in programs:
+        yield check_program(program, environment)
 
 
 def check_shim() -> Finding:
@@ -207,6 +210,20 @@ def check_hooks(site: Path) -> Finding:
         advice = f'ln -sfn "$({sys.executable} -m barograph_agent.shim)" {link}'
         return Finding("hooks", "fail", f"{link} leads nowhere, so no job is watched", advice)
     return Finding("hooks", "ok", str(site))
+
+
+def check_program(program: str, environment: Environment) -> Finding:
+    """Whether the shim sees the MPI of a program, by its file. What a script starts is not looked at."""
+    path = shutil.which(program, path=environment.get("PATH"))
+    if path is None:
+        return Finding("program", "fail", f"{program}: no such program", "name an executable file")
+    hidden = of_file(path)
+    if hidden is None:
+        return Finding("program", "ok", f"{path}: nothing in the file keeps the shim out")
+    advice = "link MPI as a shared library, the default of mpicc"
+    if hidden.why == SECURE:
+        advice = "run a copy of it that has no such bit"
+    return Finding("program", "fail", str(hidden), advice)
 
 
 def _existing(path: Path) -> Path:

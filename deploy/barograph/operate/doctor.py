@@ -16,6 +16,7 @@ def main(arguments: list[str]) -> int:
     """Check this node: one line per check, with advice where it fails; 1 if any check fails."""
     parse = argparse.ArgumentParser(prog="barograph doctor", description=main.__doc__)
     environment, _ = agent.environment_or_complaint(os.environ)
+    parse.add_argument("programs", nargs="*", metavar="PROGRAM", help="can these be watched, too?")
     parse.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parse.add_argument(
         "--collector",
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     )
     options = parse.parse_args(arguments)
     findings = []
-    for finding in examine(environment, options.collector):
+    for finding in examine(environment, options.collector, options.programs):
         findings.append(finding)
         if not options.json:
             print(f"{finding.state:<4}  {finding.check:<9}  {finding.text}", flush=True)

@@ -1,0 +1,163 @@
+"""Programs whose MPI the shim does not see, and why: by their files, and by their processes while they run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barograph_agent.system.processes import Processes
+from barograph_agent.work.build_id import segments
+
+SECURE: Final = "is a setuid or setgid program, into which no library is preloaded"
+STATIC: Final = "is linked statically, so no library is preloaded into it"
+OWN_MPI: Final = "has MPI linked statically, so its calls do not pass through the shim"
+WITHOUT: Final = "was started without LD_PRELOAD in its environment"
+REFUSED: Final = "has LD_PRELOAD in its environment, but its dynamic linker did not load the shim"
+LOOKS: Final = (0.3, 1.0, 3.0, 10.0, 60.0, 600.0)
+"""Seconds after the start at which processes are looked at."""
+MAX_PROGRAMS: Final = 4
+"""Programs that are named."""
+MAX_FILE_BYTES: Final = 2**28
+_CHUNK: Final = 2**20
+_MAPS_BYTES: Final = 2**22
+_INTERPRETER: Final = 3
+_MARKS: Final = (b"PMPI_Init\0", b"**mpi_init", b"PML add procs failed")
+"""What is in a file that contains an MPI, and in none that uses a shared one: a symbol, and texts of errors of MPICH
+and Open MPI."""
+_SHARED_MPI: Final = re.compile(rb"/libmpi[^/\n]*\.so")
+
+
+class Hidden(NamedTuple):
+    """A program that is not seen. is_mpi: whether it certainly uses MPI."""
+
+    path: str
+    why: str
+    is_mpi: bool
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.why}"
+
+
+def of_file(path: str) -> Hidden | None:
+    """What an executable file says; None if a process of it is seen, or nothing speaks against it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        # A setuid program need not be readable.
+        return Hidden(path, SECURE, is_mpi=False) if _is_secure(path) else None
+    try:
+        kinds = {kind for kind, *_ in segments(lambda count, at: os.pread(descriptor, count, at))}
+        if not kinds:
+            return None
+        is_mpi = _contains_mpi(descriptor)
+        if _is_secure(path):
+            return Hidden(path, SECURE, is_mpi)
+        if _INTERPRETER not in kinds:
+            return Hidden(path, STATIC, is_mpi)
+        return Hidden(path, OWN_MPI, is_mpi) if is_mpi else None
+    except (struct.error, IndexError, OverflowError, OSError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def of_command(command: Sequence[str], environment: Mapping[str, str]) -> list[Hidden]:
+    """The same of the programs that a command names."""
+    paths = (shutil.which(word, path=environment.get("PATH")) for word in command)
+    found = (of_file(path) for path in dict.fromkeys(filter(None, paths)))
+    return [one for one in found if one is not None]
+
+
+class HiddenPrograms:
+    """What is found of the processes below one of a run, in looks that become rarer."""
+
+    def __init__(self, shim: str, processes: Processes) -> None:
+        """shim: the name of the library's file."""
+        self.found: dict[str, Hidden] = {}
+        """By path."""
+        self._shim = os.fsencode(f"/{shim}")
+        self._processes = processes
+        self._looks = list(LOOKS)
+        self._known: set[int] = set()
+        self._files: dict[str, Hidden | None] = {}
+
+    def look(self, root: int, passed: float) -> None:
+        """Look, if it is time to: passed seconds after the start of the process `root`, which is one of them."""
+        if not self._looks or passed < self._looks[0]:
+            return
+        self._looks = [seconds for seconds in self._looks if seconds > passed]
+        for pid in self._below(root):
+            if pid not in self._known and (hidden := self._of_process(pid)):
+                self.found.setdefault(hidden.path, hidden)
+
+    def _below(self, root: int) -> Iterator[int]:
+        children: dict[int, list[int]] = {}
+        for pid in self._processes.ids():
+            # The name of a command may contain spaces and brackets; the state and the parent follow the last bracket.
+            fields = self._processes.show(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            if len(fields) > 1:
+                children.setdefault(int(fields[1]), []).append(pid)
+        left = [root]
+        while left:
+            yield (pid := left.pop())
+            left += children.get(pid, [])
+
+    def _of_process(self, pid: int) -> Hidden | None:
+        maps = self._processes.show(f"/proc/{pid}/maps", _MAPS_BYTES)
+        is_shared = _SHARED_MPI.search(maps) is not None
+        if self._shim in maps and is_shared:
+            self._known.add(pid)
+            return None
+        path = self._path(pid)
+        if path not in self._files:
+            self._files[path] = of_file(path)
+        hidden = self._files[path]
+        if self._shim in maps or not is_shared:
+            return hidden
+        if hidden is not None:
+            return hidden._replace(is_mpi=True)
+        preloads = self._shim.decode() in self._processes.environment(pid).get("LD_PRELOAD", "")
+        return Hidden(path, REFUSED if preloads else WITHOUT, is_mpi=True)
+
+    def _path(self, pid: int) -> str:
+        try:
+            return str(self._processes.place(pid, "exe").readlink())
+        except OSError:  # of another user, as a setuid program is
+            words = self._processes.command(pid)
+            return (shutil.which(words[0]) or "") if words and words[0] else ""
+
+
+def _is_secure(path: str) -> bool:
+    """Whether the kernel gives a process of this file other rights than its parent has."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return False
+    other_user = status.st_mode & 0o4000 and status.st_uid != os.getuid()
+    other_group = status.st_mode & 0o2000 and status.st_gid != os.getgid()
+    return bool(other_user or other_group or _has_capabilities(path))
+
+
+def _has_capabilities(path: str) -> bool:
+    try:
+        return os.getuid() != 0 and bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
+
+
+def _contains_mpi(descriptor: int) -> bool:
+    overlap = max(map(len, _MARKS))
+    tail = b""
+    for at in range(0, MAX_FILE_BYTES, _CHUNK):
+        data = os.pread(descriptor, _CHUNK, at)
+        if any(mark in tail + data for mark in _MARKS):
+            return True
+        if len(data) < _CHUNK:
+            return False
+        tail = data[-overlap:]
+    return False
