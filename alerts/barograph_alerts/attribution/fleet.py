@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from barograph_modeler.state import lru
 
@@ -20,19 +21,23 @@ NODES: Final = 10_000
 """Nodes kept; the least recently used are evicted."""
 BETS: Final = (0.05, 0.2, 0.5, 0.8)
 """Exponents of the bets on a node's rank: small ones for a broken node, the slowest in all of its jobs."""
-TAILS: Final = (0.01, 0.03)
-"""Bets that a node is in this share of all nodes of jobs of such a size, by its excess."""
+TAILS: Final = (0.003, 0.01, 0.03)
+"""Bets that a node is in this share of the ordinary nodes of jobs of such a size, by its excess."""
 HIT: Final = 0.9
 """What is staked on that."""
-POOL: Final = 4096
-"""Excesses kept of jobs of one size, up to a factor of two; the oldest are dropped."""
+MAX_COMPARED: Final = 2**17
+"""Excesses of nodes in jobs that are kept; those of the oldest jobs are dropped."""
 MIN_POOL: Final = 100
+"""Excesses in jobs of one size, up to a factor of two, below which they tell nothing of a node."""
 MIN_NODES: Final = 6
 """Nodes of a job below which its excesses tell little of their spread."""
 MIN_SPREAD: Final = 0.01
 """The spread of the nodes of a job is at least this: smaller differences are those of the nodes themselves."""
 FALSE_NODES: Final = 0.05
 """Expected share of ordinary nodes among the significant ones, at most."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Places: TypeAlias = npt.NDArray[np.int64]
 
 
 def e_bh(log_e: Mapping[str, float], q: float = FALSE_DISCOVERIES) -> frozenset[str]:
@@ -61,23 +66,29 @@ def facility_share(slow: int, judged: int) -> float:
 class NodeRecord(NamedTuple):
     """A node's jobs on several nodes: in how many it was the slowest or the straggler, and of how many.
 
-    bets: the log e-value of each of BETS and TAILS. excess: sum over `compared` jobs of the logarithm of its own work
-    over the median of the job's nodes.
+    bets: the log e-value of each of BETS. excess: sum over `compared` jobs of the logarithm of its own work over the
+    median of the job's nodes.
     """
 
     blamed: int = 0
     jobs: int = 0
-    bets: tuple[float, ...] = (0.0,) * (len(BETS) + len(TAILS))
+    bets: tuple[float, ...] = (0.0,) * len(BETS)
     excess: float = 0.0
     compared: int = 0
 
-    @property
-    def log_e(self) -> float:
-        """The logarithm of the node's e-value, the mean of those of the bets; half of the weight is that of TAILS."""
-        largest = max(self.bets)
-        each = [math.exp(one - largest) for one in self.bets]
-        ranks, tails = each[: len(BETS)], each[len(BETS) :]
-        return largest + math.log(0.5 * sum(ranks) / len(ranks) + 0.5 * sum(tails) / len(tails))
+
+class _Comparison(NamedTuple):
+    """The nodes of a job, and their excesses over the spread of the job."""
+
+    hosts: tuple[str, ...]
+    excesses: Floats
+
+
+class _Pool(NamedTuple):
+    """Excesses in jobs of one size, in descending order. reach: number of those that are as large or larger."""
+
+    places: Places
+    reach: Places
 
 
 class NodeRanking:
@@ -87,18 +98,23 @@ class NodeRanking:
     gives e = (r**k - (r - 1)**k) m**(1 - k), of mean 1: m**(1 - k) for the slowest. The product over a node's jobs is
     an e-process, and so is the mean of those of BETS.
 
-    How much slower it is counts as well: with p the share of nodes in earlier jobs of such a size that had as large an
+    How much slower it is counts as well: with p the share of ordinary nodes in jobs of such a size that had as large an
     excess, over the spread of their job, a bet on p <= q gives HIT / q, else (1 - HIT) / (1 - q), of mean 1 at most
-    while ordinary nodes are exchangeable. Slow nodes among the earlier ones make p larger.
+    while ordinary nodes are exchangeable. Half of the weight is that of the mean over TAILS of their products.
 
     e-BH over all nodes decides which are significant: the expected share of ordinary ones among these is at most
-    FALSE_NODES. score: log E over the logarithm of what e-BH asks for, so above 1 is significant.
+    FALSE_NODES. Significant nodes are ordinary no longer, and are not in the pool with which the others are compared
+    once more, until no further ones are found. score: log E over the logarithm of what e-BH asks for, so above 1 is
+    significant.
     """
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, NodeRecord] = OrderedDict()
-        self._pools: dict[int, deque[float]] = {}
-        """Excesses over the spread of their job, by the bit length of its number of nodes."""
+        self._compared: deque[_Comparison] = deque()
+        self._size = 0
+        """Of all these."""
+        self._ranked: list[tuple[str, float]] | None = None
+        """Names and scores in descending order, None where a job was added since."""
 
     def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
         """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them, not all."""
@@ -109,7 +125,6 @@ class NodeRanking:
         # Those blamed share the first ranks, the others the rest.
         hit = [b ** (k - 1) * m ** (1 - k) for k in BETS]
         missed = [(m**k - b**k) / (m - b) * m ** (1 - k) for k in BETS]
-        hit, missed = hit + [1.0] * len(TAILS), missed + [1.0] * len(TAILS)
         for name in members:
             self._record(name, hit if name in blamed_members else missed, is_blamed=name in blamed_members)
 
@@ -119,41 +134,79 @@ class NodeRanking:
         if m < 2:
             return
         ranked = sorted(excess, key=lambda name: -excess[name])
-        tails = self._tails(list(excess.values()))
         for rank, name in enumerate(ranked, 1):
             e = [(rank**k - (rank - 1) ** k) * m ** (1 - k) for k in BETS]
-            self._record(name, e + tails(excess[name]), is_blamed=rank == 1)
+            self._record(name, e, is_blamed=rank == 1)
             record = self._records[name]
             self._records[name] = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
-
-    def _tails(self, excesses: Sequence[float]) -> Callable[[float], list[float]]:
-        """The e-values of TAILS by the excess of a node of this job, which counts for later ones."""
-        if len(excesses) < MIN_NODES:
-            return lambda excess: [1.0] * len(TAILS)
-        spread = max(1.4826 * median(map(abs, excesses)), MIN_SPREAD)
-        pool = self._pools.setdefault(len(excesses).bit_length(), deque(maxlen=POOL))
-        known = sorted(pool)
-        pool.extend(one / spread for one in excesses)
-        if len(known) < MIN_POOL:
-            return lambda excess: [1.0] * len(TAILS)
-
-        def tails(excess: float) -> list[float]:
-            p = (1 + len(known) - bisect_left(known, excess / spread)) / (1 + len(known))
-            return [HIT / q if p <= q else (1 - HIT) / (1 - q) for q in TAILS]
-
-        return tails
+        if m < MIN_NODES:
+            return
+        values = np.fromiter(excess.values(), float, m)
+        spread = max(1.4826 * float(np.median(np.abs(values))), MIN_SPREAD)
+        self._compared.append(_Comparison(tuple(excess), values / spread))
+        self._size += m
+        while self._size > MAX_COMPARED and len(self._compared) > 1:
+            self._size -= len(self._compared.popleft().hosts)
 
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:
         """The nodes with the largest e-values, at most `count`: name, record and score."""
-        log_e = {name: record.log_e for name, record in self._records.items()}
-        worst = sorted(log_e, key=lambda name: -log_e[name])
-        discovered = len(e_bh(log_e, FALSE_NODES))
-        limit = math.log(max(len(worst), 1) / (FALSE_NODES * max(discovered, 1)))
-        found = [(name, self._records[name], max(0.0, log_e[name] / limit)) for name in worst[:count]]
+        if self._ranked is None:
+            self._ranked = self._rank()
+        found = [(name, self._records[name], score) for name, score in self._ranked[:count]]
         return [one for one in found if one[1].blamed]
 
+    def _rank(self) -> list[tuple[str, float]]:
+        names = list(self._records)
+        if not names:
+            return []
+        ranks = np.logaddexp.reduce([one.bets for one in self._records.values()], axis=1) - math.log(len(BETS))
+        pools = self._pools({name: place for place, name in enumerate(names)})
+        # The last place is that of nodes which are not known any more.
+        significant = np.zeros(len(names) + 1, bool)
+        while True:
+            tails = np.logaddexp.reduce(_tails(pools, significant), axis=1)[:-1] - math.log(len(TAILS))
+            log_e = np.logaddexp(ranks, tails) - math.log(2)
+            found = e_bh(dict(zip(names, log_e.tolist(), strict=True)), FALSE_NODES)
+            if len(found) <= int(significant.sum()):
+                break
+            significant[:-1] = [name in found for name in names]
+        limit = math.log(len(names) / (FALSE_NODES * max(len(found), 1)))
+        order = np.argsort(-log_e, kind="stable")
+        return [(names[place], max(0.0, float(log_e[place]) / limit)) for place in order]
+
+    def _pools(self, places: Mapping[str, int]) -> list[_Pool]:
+        """The excesses in jobs of each size of which enough are known. places: of nodes."""
+        sizes: dict[int, list[_Comparison]] = {}
+        for one in self._compared:
+            sizes.setdefault(len(one.hosts).bit_length(), []).append(one)
+        pools = []
+        for jobs in sizes.values():
+            excesses = np.concatenate([job.excesses for job in jobs])
+            if excesses.size < MIN_POOL:
+                continue
+            nodes = (places.get(host, len(places)) for job in jobs for host in job.hosts)
+            order = np.argsort(-excesses, kind="stable")
+            ordered = -excesses[order]
+            reach = np.searchsorted(ordered, ordered, side="right")
+            pools.append(_Pool(np.fromiter(nodes, np.int64, excesses.size)[order], reach))
+        return pools
+
     def _record(self, name: str, e: Sequence[float], *, is_blamed: bool) -> None:
+        self._ranked = None
         record = self._records.get(name, NodeRecord())
         bets = tuple(before + math.log(one) for before, one in zip(record.bets, e, strict=True))
         record = record._replace(blamed=record.blamed + is_blamed, jobs=record.jobs + 1, bets=bets)
         lru.store(self._records, name, record, NODES)
+
+
+def _tails(pools: Iterable[_Pool], significant: npt.NDArray[np.bool_]) -> Floats:
+    """The log e-values of TAILS, by node. significant: nodes that are compared with the ordinary ones alone."""
+    found = np.zeros((significant.size, len(TAILS)))
+    for places, reach in pools:
+        is_other = significant[places]
+        as_large = np.cumsum(~is_other)[reach - 1] + is_other
+        p = as_large / (places.size - np.count_nonzero(is_other) + is_other)
+        for number, q in enumerate(TAILS):
+            log_e = np.where(p <= q, math.log(HIT / q), math.log((1 - HIT) / (1 - q)))
+            found[:, number] += np.bincount(places, log_e, significant.size)
+    return found

@@ -112,7 +112,9 @@ def test_enough_training_targets_are_not_noted(tmp_path, capsys):
     assert "cannot decide" not in err
 
 
-def test_the_figures_of_the_grey_box_paper_are_drawn(tmp_path, capsys):
+def test_the_figures_of_the_grey_box_paper_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "QUANTILES", plots.QUANTILES[:1])
+    monkeypatch.setattr(plots, "SWEPT", plots.SWEPT[:2])
     path = str(grey_csv(tmp_path / "runs.csv", edges=(10, 20), repeats=1))
     folder = tmp_path / "figures"
     assert barograph(["study", "grey-box", path, *GREY, "--scaling", "strong,hybrid", "--plot", str(folder)]) == 0
