@@ -52,7 +52,7 @@ class Node:
 
     def watch(self, endpoint: str = "", *, with_output: bool = False) -> NodeWatch:
         options = RunOptions(endpoint or self.endpoint, DEADLINE_SECONDS, 2**20)
-        output = JobOutput(os.environ, options.endpoint, SYSTEM) if with_output else None
+        output = JobOutput(os.environ, SYSTEM) if with_output else None
         return NodeWatch(self.rings, self.active, StepOptions(self.spool, "ada", self.name, options), output=output)
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from barograph_agent.deliver.shards import shard_of
 from barograph_agent.doctor import checks
 from barograph_agent.job.identity import Job
-from barograph_agent.settings import places
 from barograph_agent.settings.places import EndpointError, check_endpoint, check_endpoints, endpoints
 from barograph_agent.sidecar import companion
 from barograph_agent.sidecar import main as sidecar_main
@@ -52,11 +51,6 @@ def test_a_list_of_collectors_is_checked() -> None:
         assert str(error.value) == complaint
     with pytest.raises(EndpointError, match="expected one address in place of 2"):
         check_endpoint("tcp://a:1,tcp://b:2")
-
-
-def test_the_page_is_beside_the_first_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "is_listening", lambda endpoint: endpoint == "tcp://127.0.0.1:7454")
-    assert places.page({}, "tcp://127.0.0.1:7450,tcp://127.0.0.1:7460") == "http://127.0.0.1:7454"
 
 
 def begun(root: Path, name: str, collectors: str) -> RunPlan:

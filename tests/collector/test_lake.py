@@ -21,11 +21,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from barograph_agent.protocol.tables import TABLES
+from barograph_agent.system.clock import Clock
+from barograph_agent.system.disk import DISK
 from barograph_agent.system.system import SYSTEM
+from barograph_collector.lake import lease
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
-from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.lake.lease import CATALOG_FILE, FileLease
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
 from barograph_collector.storage.days import extensions
@@ -306,21 +309,39 @@ def test_a_lake_of_another_version_or_another_program_is_refused(tmp_path: Path)
             publisher.publish()
 
 
-def test_a_lake_has_one_committer(tmp_path: Path) -> None:
+def test_collectors_take_turns_at_a_catalog_in_a_file(tmp_path: Path) -> None:
     with Store(tmp_path / "a.duckdb") as one, Store(tmp_path / "b.duckdb") as other:
-        fill(one, 1)
-        fill(other, 2)
-        first, second = Publisher(one, Lake.at(tmp_path / "lake")), Publisher(other, Lake.at(tmp_path / "lake"))
-        publish(first)
-        with pytest.raises(LakeError, match="is written by another process"):
-            second.publish()
-        first.close()
-        publish(second)
-        second.close()
-        publish(first)
-        first.close()
-        (rows,), (mine,), (others,) = rows_of(tmp_path / "lake", "runs"), logged(one, "runs"), logged(other, "runs")
-        assert len(rows) == len(mine) + len(others)
+        publishers = [Publisher(store, Lake.at(tmp_path / "lake")) for store in (one, other)]
+        for number in range(2):
+            for store, publisher in zip((one, other), publishers, strict=True):
+                fill(store, number)
+                publish(publisher)
+        for publisher in publishers:
+            publisher.close()
+        with opened(tmp_path / "lake") as connection:
+            found = connection.execute('SELECT collector, "offset" FROM lake.runs ORDER BY ALL').fetchall()
+        assert found == sorted(
+            (store.database.name, row[0]) for store in (one, other) for row in logged(store, "runs")[0]
+        )
+
+
+def test_a_commit_waits_for_that_of_another_process_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "LOCK_SECONDS", 1)
+    passed = [0.0]
+    clock = Clock()
+    clock.monotonic = lambda: passed[0]  # type: ignore[method-assign]
+    clock.sleep = lambda seconds: passed.append(passed.pop() + seconds)  # type: ignore[method-assign]
+    first, second = (FileLease(tmp_path, DISK, clock) for _ in range(2))
+    first.hold()
+    with pytest.raises(LakeError, match="has been written by another process for 1 s"):
+        second.hold()
+    assert passed[0] >= 1.0
+    clock.sleep = lambda seconds: first.release()  # type: ignore[method-assign]
+    passed[0] = 0.0
+    second.hold()
+    second.release()
 
 
 def test_a_log_restored_from_an_older_copy_is_not_published(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,8 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from helpers.lakes import opened
 from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up, free_ports
 
@@ -49,6 +52,32 @@ def test_up_brings_rows_into_a_lake(tmp_path):
         command = [sys.executable, "-m", "barograph", "run", "--", "true"]
         subprocess.run(command, env=service.environment, check=True, timeout=120)
         wait_until(lambda: list(lake.rglob("main/runs/**/*.parquet")), "the row of the run is in the lake")
+
+
+def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
+    """One of them is killed, and what was acknowledged is in the lake once all the same."""
+    lake = tmp_path / "lake"
+    with Up(tmp_path, f"--lake={lake}", "--shards=2", ports=15) as service:
+        other = f"tcp://127.0.0.1:{service.port + 10}"
+        environment = {**service.environment, "BAROGRAPH_COLLECTOR": f"{service.endpoint},{other}"}
+        file = tmp_path / "runs.csv"
+        file.write_text("app,ranks,seconds\n" + "".join(f"fft,{2 ** (row % 4)},{row + 1}\n" for row in range(60)))
+        command = [sys.executable, "-m", "barograph", "import", str(file), "--cluster=lab"]
+        subprocess.run(command, env=environment, check=True, timeout=120)
+        os.kill(service.pid(f"--state={service.state / 'shard2'}"), signal.SIGKILL)
+        service.wait_for("collector2 ended with status -9, starting it again")
+        done = subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True, text=True)
+        assert done.stdout.startswith("0 runs added, 60 known already")
+
+        def published() -> list[int]:
+            with contextlib.suppress(duckdb.Error), opened(lake) as connection:
+                query = "SELECT count(*) FROM lake.runs JOIN lake.scores USING (collector, job) GROUP BY collector"
+                return [count for (count,) in connection.execute(query).fetchall()]
+            return []
+
+        wait_until(lambda: sum(published()) >= 60, "all runs are in the lake with their scores")
+        assert sum(published()) == 60
+        assert len(published()) == 2
 
 
 def test_daemons_end_when_their_supervisor_is_killed(tmp_path):

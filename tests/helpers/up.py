@@ -44,8 +44,8 @@ def free_ports(count: int) -> int:
 class Up:
     """`barograph up`, started on entry and interrupted on exit unless it has ended by then."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
-        self.port = free_ports(5)
+    def __init__(self, directory: Path, *arguments: str, ports: int = 5) -> None:
+        self.port = free_ports(ports)
         self.state = directory / "state"
         self.log = directory / "up.log"
         self.endpoint = f"tcp://127.0.0.1:{self.port}"

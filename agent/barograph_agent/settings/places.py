@@ -38,11 +38,11 @@ def endpoints(text: str) -> tuple[str, ...]:
 def page(environment: Mapping[str, str], endpoint: str) -> str:
     """The address of the page: BAROGRAPH_PAGE, or that of `barograph up` on this host if it listens; else empty.
 
-    endpoint: the collector's, or several: `barograph up` has the page beside the first one.
+    endpoint: the collector's, beside which `barograph up` has a page.
     """
     if given := environment.get("BAROGRAPH_PAGE"):
         return given
-    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoints(endpoint)[0])
+    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoint)
     address = f"{local[1]}:{int(local[2]) + PAGE_OFFSET}" if local else ""
     return f"http://{address}" if address and is_listening(f"tcp://{address}") else ""
 

@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> int:
     if complaint:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)
     settings = step_options(spool, rings.name.rpartition("@")[2], environment)
-    output = JobOutput(environment, settings.run.endpoint, SYSTEM) if is_verdict_wanted(active, SYSTEM.disk) else None
+    output = JobOutput(environment, SYSTEM) if is_verdict_wanted(active, SYSTEM.disk) else None
     watch = NodeWatch(rings, active, settings, environment, output=output)
     signal.signal(signal.SIGTERM, lambda number, frame: watch.stop())
     leave_after(active, LEAVE_SECONDS + 2 * settings.run.drain_seconds, lambda: os._exit(1))

@@ -79,10 +79,9 @@ def append(path: Path, text: str, disk: Disk) -> None:
 class JobOutput:
     """Gathers the verdicts on the runs of a job, to be appended when nothing else is written to its output."""
 
-    def __init__(self, environment: Mapping[str, str], endpoint: str, system: System) -> None:
+    def __init__(self, environment: Mapping[str, str], system: System) -> None:
         """environment: with the variables of the job's Prolog."""
         self._environment = dict(environment)
-        self._endpoint = endpoint
         self._system = system
         self._left = MAX_SECONDS
         self._lines: list[str] = []
@@ -99,7 +98,7 @@ class JobOutput:
         began = monotonic()
         verdict = watch.verdict() or "unknown: no alerts daemon gave a verdict"
         self._left -= monotonic() - began
-        address = places.job_address(watch.plan.job.key, self._endpoint, self._environment)
+        address = places.job_address(watch.plan.job.key, watch.plan.endpoint, self._environment)
         self._lines.append(f"barograph: {address}: {verdict}\n")
 
     def append(self, node: str) -> None:

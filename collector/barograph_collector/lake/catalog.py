@@ -53,7 +53,7 @@ class Catalog:
         self._directory = lake.directory
         self._collector = collector
         self._disk = system.disk
-        self._lease: Lease = ServerLease(lake.url) if lake.url else FileLease(lake.directory, system.disk)
+        self._lease: Lease = ServerLease(lake.url) if lake.url else FileLease(lake.directory, system.disk, system.clock)
         self.connection = duckdb.connect(config=_CONFIG | {"temp_directory": str(scratch)})
         # Otherwise Python variables could be read as tables.
         self.connection.execute("SET python_enable_replacements = false")
@@ -195,6 +195,7 @@ class Catalog:
                 f" (DATA_PATH {literal(self.data.root)}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})"
             )
         except duckdb.Error as error:
+            self._lease.release()
             raise LakeError(f"cannot open {self._name}: {self._reason(error)}") from None
         except OSError as error:
             raise LakeError(f"cannot use {self._name}: {error.strerror}") from None
@@ -205,6 +206,7 @@ class Catalog:
         finally:
             with contextlib.suppress(duckdb.Error):
                 self.connection.execute("DETACH lake")
+            self._lease.release()
 
     def _reason(self, error: duckdb.Error) -> str:
         return self.data.explain(redacted(first_line(error)))

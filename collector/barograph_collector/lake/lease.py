@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import duckdb
 
+from barograph_agent.system.clock import CLOCK, Clock
 from barograph_agent.system.disk import Disk
 from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.text import literal
@@ -18,6 +19,7 @@ from barograph_collector.storage.text import literal
 CATALOG_FILE: Final = "catalog.ducklake"
 LOCK_SECONDS: Final = 10
 """How long a commit waits for that of another process."""
+_LOCK_POLL_SECONDS: Final = 0.05
 _LOCK_FILE: Final = "committer.lock"
 _LOCK_NUMBER: Final = 0x6261726F
 _ENGLISH: Final = re.compile(r"C|POSIX|C\..*|en_.*|")
@@ -36,7 +38,10 @@ class Lease(Protocol):
         """Once for a connection."""
 
     def hold(self) -> None:
-        """Before the catalog is attached."""
+        """Before the catalog is attached. Waits at most LOCK_SECONDS for another process."""
+
+    def release(self) -> None:
+        """After it was detached."""
 
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
         """As the first statement of a transaction that commits."""
@@ -49,35 +54,55 @@ class Lease(Protocol):
 
 
 class FileLease:
-    """A catalog in a file: a lock file is held until `close`."""
+    """A catalog in a file: a lock file beside it is held while the catalog is attached."""
 
-    def __init__(self, directory: Path, disk: Disk) -> None:
+    def __init__(self, directory: Path, disk: Disk, clock: Clock = CLOCK) -> None:
         self.file: Path | None = directory / CATALOG_FILE
         self.target = f"ducklake:{self.file}"
         self._directory = directory
         self._disk = disk
+        self._clock = clock
         self._lock = -1
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Nothing."""
 
     def hold(self) -> None:
-        """Take the lock, unless it is held."""
-        if self._lock >= 0:
-            return
+        """Take the lock."""
         lock = self._disk.open(self._directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
-        try:
-            self._disk.lock(lock)
-        except OSError:
-            self._disk.close(lock)
-            raise LakeError(f"the lake {self._directory} is written by another process, expected one") from None
+        deadline = self._clock.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                self._disk.lock(lock)
+                break
+            except OSError:
+                if self._clock.monotonic() < deadline:
+                    self._clock.sleep(_LOCK_POLL_SECONDS)
+                    continue
+                self._disk.close(lock)
+                text = f"the lake {self._directory} has been written by another process for {LOCK_SECONDS} s"
+                raise LakeError(f"{text}, expected a commit of it to end sooner") from None
         self._lock = lock
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                self._disk.close(self._lock)
+            self._lock = -1
 
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Nothing: the lock is held."""
 
     def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Write the file anew. After a crash it is the old one or the new one."""
+        self.hold()
+        try:
+            self._rewrite(connection)
+        finally:
+            self.release()
+
+    def _rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
         assert self.file is not None
         target = self.file.with_name(f"{self.file.name}.new")
         for left in (target, target.with_name(f"{target.name}.wal")):
@@ -94,11 +119,7 @@ class FileLease:
         self._disk.rename(target, self.file)
 
     def close(self) -> None:
-        """Release the lock."""
-        if self._lock >= 0:
-            with contextlib.suppress(OSError):
-                self._disk.close(self._lock)
-            self._lock = -1
+        """Nothing: the lock is held for a commit."""
 
 
 class ServerLease:
@@ -123,6 +144,9 @@ class ServerLease:
         if not self._attached:
             self._connection.execute(f"ATTACH {literal(self._url)} AS lease (TYPE postgres)")
             self._attached = True
+
+    def release(self) -> None:
+        """Nothing: the connection stays."""
 
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Wait for the lock, at most LOCK_SECONDS."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from barograph.cli import CommandError
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
+from barograph.views.modeler import default_modeler
 from barograph_agent.settings.places import PAGE_OFFSET
 from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
@@ -28,6 +29,10 @@ from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
 
 DEFAULT_PORT: Final = 7450
+SHARD_PORTS: Final = 10
+"""The ports of a further collector are so many above those of the one before."""
+MAX_SHARDS: Final = 64
+MAX_PORT: Final = 65535
 _LAKE: Final = ("lake", "lake_endpoint", "lake_credentials", "catalog")
 _log = logging.getLogger(__name__)
 
@@ -38,11 +43,11 @@ def default_state() -> Path:
 
 
 class ServicePlan(NamedTuple):
-    """State directory, addresses of collector and page, log format, and the daemons in the order of their start."""
+    """State directory, addresses of collectors and pages, log format, and the daemons in the order of their start."""
 
     state: Path
     endpoint: str
-    page: str
+    pages: list[str]
     log_format: str
     daemons: list[SupervisedDaemon]
 
@@ -72,25 +77,62 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
     # Settings of all daemons are validated before the first one starts.
     log, modeler = settings(CollectorSettings, *_LAKE), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
-    page = settings(PageSettings)
     endpoint = _reachable(log.listen if options.port is None else f"tcp://127.0.0.1:{options.port}")
+    # A page has one collector, whatever the environment has for agents.
+    given = {"collector": endpoint}
+    page = Configuration(PageSettings, given=given, environment=environment, file=file).settings
     state = options.state or log.state or default_state()
     listen = [] if options.port is None else [f"--listen={endpoint}"]
     # A configured state directory of the modeler takes precedence.
     snapshots = [] if modeler.state is not None else [f"--state={state}"]
-    collector = f"--collector={endpoint}"
-    arguments = [*config, *port("listen", PAGE_OFFSET), collector]
+    arguments = [*config]
     if options.port is None and page.modeler is None:
         host, number = modeler.metrics
         arguments.append(f"--modeler=http://{_here(host)}:{number}")
-    daemons = [
-        daemon("collector", 1, f"--state={state}", *listen, *passed(*_LAKE)),
-        daemon("modeler", 2, collector, *snapshots, *passed("window")),
-        daemon("alerts", 3, collector, *passed("alpha", "margin")),
-        SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
-    ]
     listens = page.listen if options.port is None else ("127.0.0.1", options.port + PAGE_OFFSET)
-    return ServicePlan(state, endpoint, f"http://{_here(listens[0])}:{listens[1]}", log.log_format, daemons)
+    metrics = log.metrics if options.port is None else ("127.0.0.1", options.port + 1)
+    lake = passed(*_LAKE)
+    collectors = [daemon("collector", 1, f"--state={state}", *listen, *lake)]
+    endpoints, pages = [endpoint], [f"http://{_here(listens[0])}:{listens[1]}"]
+    page_daemons = [_page("page", [*arguments, *port("listen", PAGE_OFFSET), f"--collector={endpoint}"])]
+    if options.shards > 1 and not any(word.startswith("--modeler=") for word in arguments):
+        arguments.append(f"--modeler={page.modeler or default_modeler(endpoint)}")
+    bound = urlsplit(log.listen if options.port is None else endpoint)
+    for number in range(2, options.shards + 1):
+        places = [_shifted(one, number) for one in ((bound.hostname or "", bound.port or 0), metrics, listens)]
+        words = [f"--state={state / f'shard{number}'}", f"--listen=tcp://{_text(places[0])}", *lake]
+        command = [sys.executable, "-m", "barograph_collector.main", *config, f"--metrics={_text(places[1])}", *words]
+        collectors.append(SupervisedDaemon(f"collector{number}", command))
+        endpoints.append(_reachable(f"tcp://{_text(places[0])}"))
+        scraped = f"http://{_here(places[1][0])}:{places[1][1]}"
+        pages.append(f"http://{_here(places[2][0])}:{places[2][1]}")
+        words = [f"--listen={_text(places[2])}", f"--collector={endpoints[-1]}", f"--collector-metrics={scraped}"]
+        page_daemons.append(_page(f"page{number}", [*arguments, *words]))
+    followed = f"--collector={','.join(endpoints)}"
+    daemons = [
+        *collectors,
+        daemon("modeler", 2, followed, *snapshots, *passed("window")),
+        daemon("alerts", 3, followed, *passed("alpha", "margin")),
+        *page_daemons,
+    ]
+    return ServicePlan(state, ",".join(endpoints), pages, log.log_format, daemons)
+
+
+def _shifted(address: tuple[str, int], number: int) -> tuple[str, int]:
+    """An address of the collector with a number from 2 on, by that of the first. Raises ConfigError."""
+    host, first = address
+    port = first + (number - 1) * SHARD_PORTS
+    if not first or port > MAX_PORT:
+        raise ConfigError(f"shards: port {port} for collector {number}, expected {SHARD_PORTS + 1} to {MAX_PORT}")
+    return host, port
+
+
+def _text(address: tuple[str, int]) -> str:
+    return f"{_bracketed(address[0])}:{address[1]}"
+
+
+def _page(name: str, arguments: list[str]) -> SupervisedDaemon:
+    return SupervisedDaemon(name, [sys.executable, "-m", "barograph", "page", *arguments], reloads=False)
 
 
 def _reachable(listen: str) -> str:
@@ -104,8 +146,17 @@ def _reachable(listen: str) -> str:
 
 
 def _here(host: str) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return _bracketed({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host))
+
+
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _shards(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected 1 to {MAX_SHARDS}")
+    return int(text)
 
 
 @contextmanager
@@ -149,6 +200,14 @@ def main(arguments: Sequence[str]) -> int:
         help="port of the log on 127.0.0.1; metrics and page use the next four "
         f"(default: as configured, else {DEFAULT_PORT})",
     )
+    parser.add_argument(
+        "--shards",
+        type=_shards,
+        default=1,
+        metavar="N",
+        help=f"collectors, each with a state directory below, {SHARD_PORTS} ports above the one before, and a page of"
+        " its own; jobs are shared between them (default: %(default)s)",
+    )
     for section, name in (
         *((CollectorSettings, name) for name in _LAKE),
         (AlertsSettings, "alpha"),
@@ -176,7 +235,8 @@ def _supervise(supervisor: Supervisor, shutdown: Shutdown, planned: ServicePlan)
     notifier = Notifier(os.environ)
     try:
         supervisor.start(shutdown)
-        where = f"BAROGRAPH_COLLECTOR={planned.endpoint}, page {planned.page}"
+        pages = "page" if len(planned.pages) == 1 else "pages"
+        where = f"BAROGRAPH_COLLECTOR={planned.endpoint}, {pages} {' '.join(planned.pages)}"
         _log.info("ready: %s, Ctrl-C stops everything", where)
         notifier.ready()
         while not shutdown.wait(0.2):

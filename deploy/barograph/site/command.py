@@ -28,13 +28,15 @@ def _serve(configuration: Configuration[PageSettings]) -> int:
     modeler = settings.modeler or default_modeler(settings.collector)
     key, access = load_key(settings.key), load_access(settings.access)
     with LogView(settings.collector, key) as log:
-        site = create(log, ModelerClient(modeler, log.clock), metrics(modeler), access)
+        site = create(log, ModelerClient(modeler, log.clock), metrics(modeler, settings.collector_metrics), access)
         serve(site, *settings.listen, settings.collector)
     return Exit.OK
 
 
-def metrics(modeler: str) -> dict[str, str]:
+def metrics(modeler: str, collector: str | None = None) -> dict[str, str]:
     """The addresses of the metrics by daemon, on consecutive ports as `barograph up` assigns them.
+
+    collector: that of the collector, where it is another one.
 
     >>> metrics("http://127.0.0.1:7452")["alerts"]
     'http://127.0.0.1:7453/metrics'
@@ -42,7 +44,8 @@ def metrics(modeler: str) -> dict[str, str]:
     parts = urlsplit(modeler)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = parts.port or 80
-    return {
+    found = {
         name: f"{parts.scheme}://{host}:{port + offset}/metrics"
         for name, offset in (("collector", -1), ("modeler", 0), ("alerts", 1))
     }
+    return found if collector is None else {**found, "collector": f"{collector.rstrip('/')}/metrics"}

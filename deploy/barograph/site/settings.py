@@ -26,6 +26,11 @@ class PageSettings(DaemonSettings, frozen=True):
             otherwise="two ports above the collector's",
         ),
     ] = None
+    collector_metrics: Annotated[
+        str | None,
+        Form("URL", "http://HOST:PORT", http_address),
+        Option("the metrics of the collector", otherwise="a port below the modeler"),
+    ] = None
     listen: Annotated[HostPort, Option("where browsers connect, plain HTTP")] = ("127.0.0.1", 7454)
     access: AccessFile = None
 
