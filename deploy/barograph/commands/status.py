@@ -17,7 +17,7 @@ from barograph.commands.export import since_argument
 from barograph.views.jobs import NAMES, JobQuery, names
 from barograph.views.log import Row, limits, rows_of
 from barograph.views.queries import newest, text
-from barograph.views.refusal import NothingKnown, opened, similar
+from barograph.views.refusal import NothingKnown, opened_each, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
 from barograph.views.words import figure, json_object, local, number, verdict
 from barograph_agent.settings import agent, places
@@ -26,17 +26,22 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 
 MAX_JOBS: Final = 1000
+ANSWER_SECONDS: Final = 5.0
 MAX_ALARMS: Final = 20
 """Alarms shown of running and of ended jobs each."""
 ALARM_DAYS: Final = 7
 """Age in days up to which alarms of ended jobs are shown."""
 
 
-def jobs(reader: LogReader, asked: JobQuery, limit: int) -> list[Row]:
-    """The newest jobs, the newest one last, running ones after those that ended."""
+def jobs(readers: Sequence[LogReader], asked: JobQuery, limit: int) -> list[Row]:
+    """The newest jobs, the newest one last, running ones after those that ended.
+
+    readers: of all logs, each of which has the jobs of its collector.
+    """
     # No user takes more than half of the lines, unless the user is selected.
     quota = limit if asked.user or asked.name else max(1, limit // 2)
-    found = rows_of(reader.query(asked.query(CLOCK.now(), quota, limit), limit))
+    query = asked.query(CLOCK.now(), quota, limit)
+    found = asked.merged([rows_of(reader.query(query, limit)) for reader in readers], quota, limit)
     return [shown(row) for row in found[::-1]]
 
 
@@ -79,14 +84,14 @@ def bands_table(reader: LogReader, found: list[Row]) -> Table | None:
     return table if bands else None
 
 
-def show_alarms(reader: LogReader, console: Console, asked: JobQuery) -> None:
+def show_alarms(readers: Sequence[LogReader], console: Console, asked: JobQuery) -> None:
     """Print the alarms of running jobs and those of jobs that ended lately."""
     since = asked.since or CLOCK.now() - ALARM_DAYS * 86400
     when = "" if asked.since else f" in the last {ALARM_DAYS} days"
     found = []
     for ended in (False, True):
         query = replace(asked, ended=ended, since=since if ended else asked.since)
-        found.append([row for state in ALARMS for row in jobs(reader, replace(query, state=state), MAX_JOBS)])
+        found.append([row for state in ALARMS for row in jobs(readers, replace(query, state=state), MAX_JOBS)])
     running, over = (f"{len(alarms):,}" if alarms else "none" for alarms in found)
     console.print(f"Alarms: {running} of running jobs, {over} of jobs that ended{when}", highlight=False)
     for row in (row for alarms in found for row in alarms[-MAX_ALARMS:]):
@@ -111,14 +116,15 @@ def show_job(console: Console, job: Row) -> None:
         console.print(f"{name:<12} {value}", highlight=False, markup=False, soft_wrap=True)
 
 
-def check_names(reader: LogReader, asked: JobQuery) -> None:
-    """Raise NothingKnown, with similar names, for a user, an application or a job that the log does not have."""
+def check_names(readers: Sequence[LogReader], asked: JobQuery) -> None:
+    """Raise NothingKnown, with similar names, for a user, an application or a job that no log has."""
     known = {"user": ("user", asked.user), "application": ("app", asked.app), "job": ("job", asked.name)}
     for noun, (column, value) in known.items():
         if not value:
             continue
-        known_names = [str(row["name"]) for row in rows_of(reader.query(names(column), NAMES))]
-        if value in known_names or (noun == "job" and rows_of(reader.query(asked.query(CLOCK.now(), 1, 1), 1))):
+        query = names(column)
+        known_names = [str(row["name"]) for reader in readers for row in rows_of(reader.query(query, NAMES))]
+        if value in known_names or (noun == "job" and jobs(readers, asked, 1)):
             continue
         if noun == "job":
             # Numbers of the batch system are typed too.
@@ -139,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph status", description="Show jobs, the newest last, their runtime bands, and alarms; or one job."
     )
-    places.add_collector_option(parser, agent.endpoint(os.environ))
+    places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     parser.add_argument("job", nargs="?", default="", metavar="JOB", help="a job, or its number in the batch system")
     parser.add_argument("--user", default="", metavar="NAME", help="jobs of this user only")
     parser.add_argument("--app", default="", metavar="NAME", help="jobs of this application only")
@@ -160,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; 65 for a name that the log does not have, 69 if no collector answers."""
+    """Print the tables; 65 for a name that the log does not have, 69 if a collector does not answer."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not 1 <= options.jobs <= MAX_JOBS:
@@ -168,12 +174,14 @@ def main(arguments: Sequence[str]) -> int:
     asked = JobQuery(options.user, options.app, options.state, options.since, name=options.job)
     # Without a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
-    with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
-        if trouble := reader.intake_trouble():
-            print(f"barograph status: {trouble}", file=sys.stderr)
-        found = jobs(reader, asked, options.jobs)
-        if not found:
-            check_names(reader, replace(asked, state="", since=0.0))
+    with opened_each(options.collector, ANSWER_SECONDS, read_refused=Exit.UNAVAILABLE) as readers:
+        for reader in readers:
+            if trouble := reader.intake_trouble():
+                print(f"barograph status: {trouble}", file=sys.stderr)
+        first, *_ = addresses = places.endpoints(options.collector)
+        found = jobs(readers, asked, options.jobs)
+        if not found and len(readers) == len(addresses):
+            check_names(readers, replace(asked, state="", since=0.0))
         if options.json:
             for job in found:
                 sys.stdout.buffer.write(as_json(job) + b"\n")
@@ -182,7 +190,8 @@ def main(arguments: Sequence[str]) -> int:
             show_job(console, found[0])
         else:
             console.print(jobs_table(found))
-            if (bands := bands_table(reader, found)) is not None:
+            # What was learned is in the first log.
+            if readers[0].endpoint == first and (bands := bands_table(readers[0], found)) is not None:
                 console.print(bands)
-            show_alarms(reader, console, asked)
-    return Exit.OK
+            show_alarms(readers, console, asked)
+    return Exit.OK if len(readers) == len(addresses) else Exit.UNAVAILABLE

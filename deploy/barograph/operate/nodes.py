@@ -48,11 +48,12 @@ def main(arguments: Sequence[str]) -> int:
         description="Show nodes that are the slowest of their jobs more often than by chance. A score above 1 is "
         "significant over all nodes; such nodes that are slower by 2 % or more are marked. Nothing is drained.",
     )
-    places.add_collector_option(parser, agent.endpoint(os.environ))
+    places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     parser.add_argument("--json", action="store_true", help="nodes as JSON, an object per line")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 160)
-    with opened(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as reader:
+    # Of several collectors, the first one has what is about no job.
+    with opened(places.endpoints(options.collector)[0], 5.0, read_refused=Exit.UNAVAILABLE) as reader:
         found = rows_of(reader.query(queries.suspects(MAX_NODES), MAX_NODES))
         if options.json:
             for row in found:

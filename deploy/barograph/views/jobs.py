@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from barograph.views.log import Row
 from barograph.views.queries import ALARMED, OPEN_DAYS, newest, text
 from barograph.views.states import KNOWN, RECOVERED, UNKNOWN
 
@@ -71,6 +75,27 @@ judged AS (
 )
 {last}"""
 
+    @staticmethod
+    def merged(parts: Sequence[Sequence[Row]], quota: int, limit: int) -> list[Row]:
+        """Of the answers of several logs to the same query, what one log with all jobs would answer.
+
+        Nothing is missing: a row that is ahead of another one in its log is ahead of it in all logs together, unless
+        its user has `quota` rows there that are.
+        """
+        if len(parts) == 1:
+            return list(parts[0])
+        rows = sorted((row for part in parts for row in part), key=_place)
+        of_user: Counter[str] = Counter()
+        for part in parts:
+            of_user.update({row["user"]: row["of_user"] for row in part})
+        found: list[Row] = []
+        places: Counter[str] = Counter()
+        for row in rows:
+            places[row["user"]] += 1
+            if places[row["user"]] <= quota:
+                found.append({**row, "place": places[row["user"]], "of_user": of_user[row["user"]]})
+        return found[:limit]
+
     def _facts(self, now: float) -> str:
         """The conditions on what is known without a verdict."""
         over, running = "r.job IS NOT NULL", f"r.job IS NULL AND j.started_at > {now - OPEN_DAYS * _DAY:.0f}"
@@ -99,6 +124,12 @@ judged AS (
                 f" OR j.host = {text(self.search)} OR j.job IN ({on_node} AND {recent}))"
             )
         return " AND ".join(conditions)
+
+
+def _place(row: Row) -> tuple[int, float, float, int]:
+    """What rows of a `JobQuery` are sorted by."""
+    ended_at = math.inf if row["ended_at"] is None else row["ended_at"]
+    return row["imported"], -ended_at, -row["started_at"], -row["number"]
 
 
 def names(column: str) -> str:

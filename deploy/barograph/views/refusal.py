@@ -6,11 +6,12 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from barograph.cli import CommandError
 from barograph.views.log import PatientReader
 from barograph_agent.deliver import keys
+from barograph_agent.settings import places
 from barograph_agent.system.network import is_listening
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import Exit
@@ -49,6 +50,27 @@ def opened(endpoint: str, seconds: float, read_refused: Exit = Exit.DATA) -> Ite
             # A query would wait longer: it may queue behind others.
             reader.read("events", -1, 1)
         yield reader
+
+
+@contextmanager
+def opened_each(collectors: str, seconds: float, read_refused: Exit = Exit.DATA) -> Iterator[list[LogReader]]:
+    """Readers of the logs of a list of collectors that answer, the others named on standard error. Raises NoResult.
+
+    Each answer of a reader is of the jobs of its collector; what is about no job, the first collector has.
+    """
+    addresses = places.endpoints(collectors)
+    with ExitStack() as stack:
+        readers = []
+        for endpoint in addresses:
+            try:
+                readers.append(stack.enter_context(opened(endpoint, seconds, read_refused)))
+            except NoResult as error:
+                if len(addresses) == 1:
+                    raise
+                print(f"barograph: {error}; its jobs are missing here", file=sys.stderr, flush=True)
+        if not readers:
+            raise NoResult(f"none of the collectors {collectors} answers", Exit.UNAVAILABLE)
+        yield readers
 
 
 def announced(endpoint: str) -> bool:
