@@ -2,21 +2,19 @@
 #include "recorder.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "companion.h"
 #include "ranks.h"
+#include "recording.h"
 #include "world.h"
-#include "writer.h"
 
 #define DEFAULT_CAPACITY 65536u
 
 static struct world world;
 static struct types types;
-static struct writer writer;
-static _Atomic(struct writer *) recording; /* &writer, or NULL */
+static struct recording recording;
 static atomic_int alive;                   /* MPI_Init and sessions not finalized yet */
 static struct reading prepared;            /* of both clocks, before MPI was initialized */
 
@@ -59,21 +57,6 @@ static bool disabled(void)
     return text && *text && strcmp(text, "0") != 0;
 }
 
-/* The child of a fork shares the mapping, but a ring has one producer. */
-static void stop_in_child(void)
-{
-    atomic_store_explicit(&recording, NULL, memory_order_relaxed);
-}
-
-/* The child of a fork no longer has a ring. */
-static void note_exit(int status, void *nothing)
-{
-    (void)nothing;
-    struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
-    if (ring)
-        writer_exit(ring, status);
-}
-
 void recorder_prepare(void)
 {
     const char *directory = getenv("BAROGRAPH_RING_DIR");
@@ -89,15 +72,12 @@ static void start(const char *directory, const void *session, const void *caller
 {
     /* The intervals of rank 0 are as long as those of the slowest rank; finding that rank requires all of them. */
     bool found = session ? world_find_in_session(&world, session, caller) : world_find(&world, caller);
-    if (!found || !ranks_name(getenv("BAROGRAPH_RANKS"), world.rank) || pthread_atfork(NULL, NULL, stop_in_child) != 0)
+    if (!found || !ranks_name(getenv("BAROGRAPH_RANKS"), world.rank))
         return;
     types_find(&types, world.mask, caller);
     struct ticker ticker;
     ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
-    if (writer_open(&writer, directory, world.rank, world.size, capacity(), &ticker)) {
-        atomic_store_explicit(&recording, &writer, memory_order_release);
-        on_exit(note_exit, NULL);
-    }
+    recording_open(&recording, directory, world.rank, world.size, capacity(), &ticker);
 }
 
 void recorder_start(const void *session, const void *caller)
@@ -106,7 +86,7 @@ void recorder_start(const void *session, const void *caller)
     if (depth > 0)
         return; /* called by Fortran's MPI_Init, whose wrapper starts the recording */
     atomic_fetch_add(&alive, 1);
-    struct writer *ring = atomic_load(&recording);
+    struct writer *ring = recording_writer(&recording);
     if (ring) {
         writer_resume(ring);
     } else if (directory && !disabled()) {
@@ -120,7 +100,7 @@ void recorder_start(const void *session, const void *caller)
 
 uint64_t recorder_enter(void)
 {
-    struct writer *ring = depth++ > 0 ? NULL : atomic_load_explicit(&recording, memory_order_acquire);
+    struct writer *ring = depth++ > 0 ? NULL : recording_writer(&recording);
     return ring ? ticker_now(&ring->ticker) : 0;
 }
 
@@ -171,7 +151,7 @@ static inline void follow(struct writer *ring, uint64_t entered, uint64_t left, 
 void recorder_leave(uint64_t entered, struct collective call, int result, struct caller from)
 {
     depth--;
-    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    struct writer *ring = entered ? recording_writer(&recording) : NULL;
     if (!ring)
         return;
     uint64_t left = ticker_now(&ring->ticker);
@@ -203,7 +183,7 @@ static bool passes_something(const struct world *in, struct rooted call, int res
 void recorder_leave_gathered(uint64_t entered, enum ring_op op, struct rooted call, int result, struct caller from)
 {
     depth--;
-    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    struct writer *ring = entered ? recording_writer(&recording) : NULL;
     if (!ring)
         return;
     uint64_t left = ticker_now(&ring->ticker), ticks = left - entered;
@@ -218,7 +198,7 @@ void recorder_leave_gathered(uint64_t entered, enum ring_op op, struct rooted ca
 void recorder_leave_spread(uint64_t entered, struct rooted call, struct collective same, int result, struct caller from)
 {
     depth--;
-    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    struct writer *ring = entered ? recording_writer(&recording) : NULL;
     if (!ring)
         return;
     uint64_t left = ticker_now(&ring->ticker);
@@ -251,7 +231,7 @@ void recorder_leave_fortran(uint64_t entered, struct by_reference call, struct c
 void recorder_leave_other(uint64_t entered, struct call call, struct caller from)
 {
     depth--;
-    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    struct writer *ring = entered ? recording_writer(&recording) : NULL;
     if (ring)
         follow(ring, entered, ticker_now(&ring->ticker), call, from);
 }
@@ -263,7 +243,7 @@ void recorder_leave_polled(uint64_t entered, bool came, struct call call, struct
         return;
     }
     depth--;
-    struct writer *ring = entered ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    struct writer *ring = entered ? recording_writer(&recording) : NULL;
     if (ring)
         done.ticks += ticker_now(&ring->ticker) - entered;
 }
@@ -320,7 +300,7 @@ void recorder_leave_sent_fortran(uint64_t entered, struct sent_by_reference sent
 /* The ring, unless this is a call within another one, or nothing is recorded. */
 static struct writer *outermost(void)
 {
-    return depth == 0 ? atomic_load_explicit(&recording, memory_order_acquire) : NULL;
+    return depth == 0 ? recording_writer(&recording) : NULL;
 }
 
 /* A call that does not wait: it ends when it begins. */
@@ -364,7 +344,7 @@ void recorder_show(void)
 
 void recorder_finish(void)
 {
-    struct writer *ring = atomic_load_explicit(&recording, memory_order_acquire);
+    struct writer *ring = recording_writer(&recording);
     if (depth == 0 && atomic_fetch_sub(&alive, 1) == 1 && ring)
         writer_finalize(ring);
 }

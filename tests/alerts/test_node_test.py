@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from barograph_agent.protocol.tables import ITERATIONS
 from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.evidence import NODES, Evidence
 from barograph_alerts.detection.node_test import (
@@ -18,6 +20,7 @@ from barograph_alerts.detection.node_test import (
     SlowNodes,
     _median_of_others,
 )
+from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.verdict import sentence
 from barograph_alerts.studies.node_series import alarms, draw
 from barograph_modeler.pace.pace import Pace
@@ -183,6 +186,23 @@ def test_the_sentence_says_what_the_job_is_compared_with():
     said = sentence(evidence, "lab/app", Cause("straggler", ("n1",), {"own": 0.02}))
     assert said.startswith("slow: 1.16x its pace before since ")
     assert ": n1 worked 20 ms longer per sync point, the others waited (score " in said
+
+
+@pytest.mark.parametrize(
+    ("world", "worker", "unit"), [(0, False, "sync point"), (ITERATIONS, False, "iteration"), (0, True, "step")]
+)
+def test_the_sentence_has_the_word_for_what_is_compared(world, worker, unit):
+    job = WatchedJob()
+    row = {"own_rank_seconds": 1.0, "own_seconds": 2.0, "wait_seconds": 1.0, "least_wait_seconds": 0.1}
+    numbers = {"world": world, "ranks": 2, "first_index": 0, "length": 8, "count": 8, "last_rank": 0, "last_count": 8}
+    job.node_work.begin(1, "n1", Counter())
+    job.node_work.add({**row, **numbers, "host": "n1", "own_rank": 1, "late_seconds": 0.1, "p2p_seconds": 0.0,
+                       "ended_at": 1.0})  # fmt: skip
+    if worker:
+        job.workers.waiting.append(object())
+    evidence = judged(ONSET + 5, 4, lambda i, k: 120 if i >= ONSET and k == 1 else 100)
+    said = sentence(evidence, "lab/app", Cause("straggler", ("n1",), {"own": 0.02}), unit=job.unit)
+    assert f": n1 worked 20 ms longer per {unit}, the others waited (score " in said
 
 
 @pytest.mark.parametrize("size", range(2, 8))

@@ -126,8 +126,10 @@ def test_an_alarm_ends_when_the_worker_is_like_the_others_again() -> None:
 def test_the_sentence_names_the_worker_and_its_update() -> None:
     evidence = judged(rounds(30, 8, slow), 8)
     numbers = {"own_more": 0.016, "worker": 1.0, "update": 1.2}
-    text = sentence(evidence, "lab/train@8x2", Cause("straggler", ("n0",), numbers))
+    text = sentence(evidence, "lab/train@8x2", Cause("straggler", ("n0",), numbers), unit="step")
     assert text.startswith("slow: 1.16x the other workers since ")
-    assert ": worker 1 on n0 worked 16 ms longer per sync point than the others, and updated 1.20x as long (" in text
-    text = sentence(evidence, "lab/train@8x1", Cause("straggler", ("rank 1",), numbers | {"update": math.nan}))
-    assert ": worker 1 worked 16 ms longer per sync point than the others (" in text
+    assert ": worker 1 on n0 worked 16 ms longer per step than the others, and updated 1.20x as long (" in text
+    text = sentence(
+        evidence, "lab/train@8x1", Cause("straggler", ("rank 1",), numbers | {"update": math.nan}), unit="step"
+    )
+    assert ": worker 1 worked 16 ms longer per step than the others (" in text

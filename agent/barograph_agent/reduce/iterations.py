@@ -18,13 +18,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.protocol.tables import ITERATIONS
 from barograph_agent.reduce.ranks import BLOCK_SECONDS, Member
 from barograph_agent.ring.reader import Records
 
 TICK_US: Final = 16
 """Microseconds: a day's numbers fit into the log."""
-WORLD: Final = 1 << 20
-"""Added to the number of a world: its iterations are in another one than its sync points."""
 MIN_COUNT: Final = 8
 """Iterations in a range, where they are long."""
 GRACE_SECONDS: Final = 2.0
@@ -41,7 +40,7 @@ class IterationReducer:
     """Reads the iterations in the rings of one world's ranks on this node, starting at their cursors."""
 
     def __init__(self, world: int, members: list[Member]) -> None:
-        self._world = WORLD + world
+        self._world = ITERATIONS + world
         self._members = sorted(members, key=lambda member: member.cursor.rank)
         self._count = self._until = 0
         self._limits: Mapping[Path, int] = {}

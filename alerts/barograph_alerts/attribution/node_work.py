@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any, Final
 
+from barograph_agent.protocol.tables import ITERATIONS
 from barograph_alerts.attribution.alignment import Alignment, Outcome, Part
 from barograph_alerts.attribution.work import Work, WorkSpan
 from barograph_modeler.state import lru
@@ -31,6 +32,8 @@ class NodeWork:
     """
 
     def __init__(self) -> None:
+        self.has_iterations = False
+        """Whether the newest row is about iterations, not about sync points."""
         self._nodes = 0
         """0 until that is known."""
         self._host = ""
@@ -56,6 +59,7 @@ class NodeWork:
         if not self._nodes:
             self._early.append(row)
             return None
+        self.has_iterations = int(row["world"]) >= ITERATIONS
         if self._nodes == 1:
             return _of_ranks(row)
         world = lru.get(self._worlds, int(row["world"]), lambda: Alignment(self._nodes, self._outcomes), MAX_WORLDS)

@@ -41,6 +41,10 @@ class WorkerRows:
         self.waiting: list[WorkerRow] = []
         self._judged: deque[WorkerRow] = deque(maxlen=MAX_WORKER_ROWS)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.waiting or self._judged)
+
     def take(self) -> list[WorkerRow]:
         """Those that are to be judged now."""
         waiting, self.waiting = self.waiting, []
@@ -107,6 +111,13 @@ class WatchedJob:
         """The `report_key` of the latest row; None if that is no longer true."""
         self.changed_at = 0.0
         self.sentence = ""
+
+    @property
+    def unit(self) -> str:
+        """What ends an interval: a step of a training, an iteration, or a sync point."""
+        if self.workers:
+            return "step"
+        return "iteration" if self.node_work.has_iterations else "sync point"
 
     def begin(self, row: Mapping[str, Any], outcomes: Counter[Outcome]) -> None:
         """Read the job's row of `jobs`. outcomes: counts sync points of nodes."""

@@ -30,12 +30,13 @@ def sentence(
     phase: str = "",
     runtime: str = "",
     coincidence: str = "",
+    unit: str = "sync point",
 ) -> str:
     """The verdict of a job in words.
 
     cause: of its latest alarm. runs: healthy runs of the workload whose runtimes are known. how: the group of like work
     was found, as in table `assignments`. phase: name of the slow class, if one is. runtime: a clause about the whole
-    run. coincidence: text of the first coincidence with the onset.
+    run. coincidence: text of the first coincidence with the onset. unit: what ends an interval.
     """
     tail = f"; {runtime}" if runtime else ""
     lacks = missing(evidence, workload, runs, how)
@@ -55,8 +56,8 @@ def sentence(
     since = _clock(alarm.onset_at) + (f" until {_clock(alarm.ended_at)}" if alarm.ended_at is not None else "")
     if alarm.kind == "stalled":
         why = _by_kernel(cause, "")
-        return f"stalled: no sync point since {since}, far longer than any interval of {alarm.basis}{why}{tail}"
-    why = _by_kernel(cause, cause_clause(cause, phase))
+        return f"stalled: no {unit} since {since}, far longer than any interval of {alarm.basis}{why}{tail}"
+    why = _by_kernel(cause, cause_clause(cause, phase, unit))
     earlier = f", disturbance {len(evidence.alarms)} of this job" if len(evidence.alarms) > 1 else ""
     score = f"(score {alarm.score:.1f}{earlier})"
     coincides = _coincides(coincidence)
@@ -145,7 +146,7 @@ def _by_kernel(cause: Cause, why: str) -> str:
     return why + (f"{',' if why else ':'} {silence}" if silence else "")
 
 
-def _by_straggler(cause: Cause, names: str) -> str:
+def _by_straggler(cause: Cause, names: str, unit: str) -> str:
     """A clause about members that others wait for. names: theirs."""
     numbers = cause.numbers
     if "blame" in numbers:
@@ -155,22 +156,22 @@ def _by_straggler(cause: Cause, names: str) -> str:
         names = f"worker {numbers['worker']:.0f}" + ("" if names.startswith("rank ") else f" on {names}")
     if "own_more" in numbers:
         updates = f", and updated {numbers['update']:.2f}x as long" if numbers.get("update", 0.0) >= LONGER else ""
-        return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per sync point than the others{updates}"
-    return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per sync point, the others waited"
+        return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per {unit} than the others{updates}"
+    return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per {unit}, the others waited"
 
 
-def cause_clause(cause: Cause, phase: str = "") -> str:
-    """A clause about what nodes and ranks did since the onset. phase: name of the slow class, if one is."""
+def cause_clause(cause: Cause, phase: str = "", unit: str = "sync point") -> str:
+    """A clause about what nodes and ranks did since the onset. phase, unit: as in `sentence`."""
     numbers = cause.numbers
     more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
     names = ", ".join(cause.members[:MEMBERS]) + more
     if cause.kind == "straggler":
-        return _by_straggler(cause, names)
+        return _by_straggler(cause, names, unit)
     if cause.kind == "link":
         link = f"the link of {names}" if len(cause.members) == 1 else f"a link of {names}"
-        return f": {link}: messages took {1e3 * numbers['p2p']:.3g} ms longer per sync point, nobody's own work did"
+        return f": {link}: messages took {1e3 * numbers['p2p']:.3g} ms longer per {unit}, nobody's own work did"
     if cause.kind == "network":
-        return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per sync point, nobody's own work did"
+        return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per {unit}, nobody's own work did"
     clauses = [_uncompared(cause)]
     if cause.kind == "one-phase":
         clauses.insert(0, f"{numbers['share']:.0%} of the lost time in {phase or 'one phase'}")
