@@ -34,6 +34,10 @@ class FakeLog:
         self.error: Exception | None = None
         self.offset = 0
         self.registered = 0
+        self.connections = 1
+
+    def close(self) -> None:
+        self.connections = 0
 
     def identity(self) -> str:
         return self.name
@@ -110,6 +114,24 @@ def test_a_collector_that_goes_away_while_it_is_prepared_for_is_asked_again() ->
         prepared.sources.prepare(fails)
     assert prepared.sources.delivered == {}
     assert prepared.step() == [["a1"], ["b1"]]
+
+
+def test_a_collector_that_comes_back_with_another_log_is_read_anew_and_with_the_first_one_where_that_ended() -> None:
+    """Whether it was missed, or was away for so short that only its connection is another one."""
+    first, second = FakeLog(A), FakeLog(B, ["old1", "old2"])
+    prepared = Prepared(first, second)
+    assert prepared.step() == [["old1", "old2"]]
+    second.connections, second.name, second.offset, second.rounds = 2, "new", 0, [["new1"]]
+    assert prepared.step() == []
+    assert prepared.step() == [["new1"]]
+    assert prepared.calls == [[A, B], [B]]
+    assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 0}, B: {"blocks": 2}, "new": {"blocks": 1}}
+    second.error = LogUnavailable("away")
+    assert prepared.step() == []
+    second.error, second.name, second.offset, second.rounds = None, B, 2, [["old3"]]
+    assert prepared.step() == [["old3"]]
+    assert prepared.calls == [[A, B], [B]], "this process has what the first log had"
+    assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 0}, B: {"blocks": 3}, "new": {"blocks": 1}}
 
 
 def test_two_addresses_of_one_collector_end_the_daemon() -> None:

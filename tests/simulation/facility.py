@@ -270,7 +270,7 @@ class Tally:
         self._judged: set[str] = set()
         self._due: list[str] = []
         self.last: dict[tuple[str, str], int] = {}
-        """The last offset that was read, by address and table."""
+        """The last offset that was read, by the name of the log and table."""
         self._source = ""
         self.intervals: dict[str, int] = {}
         self.wrong: list[str] = []
@@ -297,7 +297,7 @@ class Tally:
 
         def noted(seconds: float) -> list[Rows] | None:
             found = read(seconds)
-            self._source = source.endpoint
+            self._source = source.name
             return found
 
         source.follower.read = noted  # type: ignore[method-assign]
@@ -349,10 +349,14 @@ SCORE = {
 
 
 class NamedReader(LogReader):
-    """A reader of a log that is named after its address: the stand-in for the database has no SQL."""
+    """A reader that has the name of its log from the facility: the stand-in for the database has no SQL."""
+
+    def __init__(self, shard: Shard, system: System) -> None:
+        super().__init__(shard.endpoint, 2.0, system=system)
+        self._shard = shard
 
     def identity(self) -> str:
-        return self.endpoint
+        return self._shard.name
 
 
 class Shard:
@@ -362,9 +366,9 @@ class Shard:
         name = f"server{number or ''}"
         self.endpoint = f"tcp://collector{number or ''}:7777"
         self.facility = facility
-        self.tables = Tables()
         self.server = Node(facility, name, 0.0, facility.root / name)
-        self.server.platters.directories.add(LOG.parent)
+        self._logs = 0
+        self._begin_log()
         self.collector: Collector | None = None
         self.dies_at = 0
         self.is_kept_running = True
@@ -378,6 +382,18 @@ class Shard:
     def stop(self) -> None:
         """Ask the collector to stop, as SIGTERM does."""
         self._stopping()
+
+    def lose(self) -> None:
+        """Its host is lost with its disks. A collector without rows is at its address afterwards."""
+        self.process.kill()
+        self.server.platters = Platters(self.facility.machine.random)
+        self._begin_log()
+
+    def _begin_log(self) -> None:
+        self._logs += 1
+        self.name = f"log {self._logs} of {self.endpoint}"
+        self.tables = Tables()
+        self.server.platters.directories.add(LOG.parent)
 
     def _collect(self, system: System) -> None:
         facility = self.facility
@@ -475,7 +491,7 @@ class Facility:
         tally = JudgingTally() if self.judged else Tally()
         self.tallies.append(tally)
         places = JobPlaces(endpoints(self.collectors))
-        readers = [NamedReader(endpoint, 2.0, system=system) for endpoint in places.collectors]
+        readers = [NamedReader(shard, system) for shard in self.shards]
         sources = Sources(readers, tally.tables, places, system.clock.monotonic)
         writer = PlacedWriter(places, f"tally/{system.clock.now_ns()}", system=system)
         for source in sources.all:

@@ -276,9 +276,9 @@ class Schedule:
         return all(self._over(job.launcher) and (job.sidecar is None or self._over(job.sidecar)) for job in jobs)
 
     def _heads(self) -> dict[tuple[str, str], int]:
-        """The last offset of each table that is followed and has rows, by address and table."""
+        """The last offset of each table that is followed and has rows, by the name of the log and table."""
         return {
-            (shard.endpoint, table): shard.tables.rows[table][-1]["offset"][-1].as_py()
+            (shard.name, table): shard.tables.rows[table][-1]["offset"][-1].as_py()
             for shard in self.facility.shards
             for table in self.facility.tallies[-1].tables
             if shard.tables.rows[table]

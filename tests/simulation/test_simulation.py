@@ -31,7 +31,7 @@ from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.rows import CheckedRows
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import SimulatedDisk
-from simulation.facility import Facility, SimulatedJob, deliver
+from simulation.facility import Facility, Shard, SimulatedJob, deliver
 from simulation.schedule import SHARDED, Broken, run
 
 SCHEDULES = 60
@@ -170,6 +170,66 @@ def test_a_defect_of_several_collectors_is_found(
 ) -> None:
     break_it(monkeypatch)
     assert any(is_broken(seed) for seed in range(SHARDED, FOUND_WITHIN, SHARDED))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_a_lost_collector_its_acknowledged_rows_are_lost_and_counted_and_no_others(
+    seed: int, tmp_path: Path
+) -> None:
+    """Its host is lost with its disks while jobs run, and one without rows takes its place."""
+    facility = Facility(seed, tmp_path, shards=2)
+    first, second = facility.shards
+    node, random = facility.node(0.0), facility.machine.random
+    names = [f"job{number}" for number in range(4)]
+    try:
+        facility.machine.run(2.0)
+        for name in names:
+            facility.jobs.append(SimulatedJob(node, name, ranks=1, seconds=8.0, per_second=20, capacity=1024))
+        facility.machine.run(2.0 + 5.0 * random.random())
+        acknowledged = {job: watch.link.acked_rows for job, watch in facility.watches.items()}
+        second.lose()
+        facility.machine.run(60.0)
+        node.start("delivery", partial(deliver, facility.collectors))
+        facility.machine.run(60.0)
+        assert not facility.failures
+        assert not any(tally.wrong for tally in facility.tallies)
+        lost = 0
+        for job in facility.jobs:
+            home = first if shard_of(job.key, endpoints(facility.collectors)) == first.endpoint else second
+            stored, dropped, forgotten = kept(home, job)
+            missing = job.shims[0].seen - len(stored) - dropped
+            assert len(set(stored)) == len(stored), "no interval is stored twice"
+            assert home.tables.all("runs")["job"].count(job.key) == 1
+            assert home.tables.all("scores")["job"].count(job.key) == 1
+            if home is first:
+                assert (missing, forgotten) == (0, 0)
+            else:
+                # Rows of other tables are lost with those of intervals.
+                assert 0 <= missing <= forgotten <= missing + 4
+                assert forgotten >= acknowledged[job.key]
+                lost += missing
+        assert lost > 0
+    finally:
+        facility.end()
+
+
+def kept(shard: Shard, job: SimulatedJob) -> tuple[list[tuple[int, int]], int, int]:
+    """World and index of the intervals of a job in a log, those lost in rings, and the rows counted as forgotten."""
+    rows = {name: shard.tables.all(name) for name in ("blocks", "runs", "events")}
+    stored = [
+        (world, index)
+        for name, world, first, count in zip(
+            *(rows["blocks"][column] for column in ("job", "world", "first_index", "count")), strict=True
+        )
+        if name == job.key
+        for index in range(first, first + count)
+    ]
+    dropped = sum(
+        lost for name, lost in zip(rows["runs"]["job"], rows["runs"]["dropped"], strict=True) if name == job.key
+    )
+    events = zip(*(rows["events"][column] for column in ("source", "kind", "rows", "detail")), strict=True)
+    forgotten = sum(count for source, kind, count, detail in events if source == job.stream and "forgotten" in detail)
+    return stored, dropped, forgotten
 
 
 @pytest.mark.parametrize("seed", range(6))

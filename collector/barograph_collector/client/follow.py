@@ -74,6 +74,11 @@ class Follower:
         self.offsets.update(offsets)
         self.delivered.update(offsets)
 
+    def restart(self) -> None:
+        """Begin again, with another log."""
+        self.offsets = dict.fromkeys(self.offsets, 0)
+        self.delivered = dict.fromkeys(self.delivered, 0)
+
     def poll(self) -> Iterator[list[Rows]]:
         """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read.
 

@@ -157,10 +157,15 @@ class LogReader:
         batch = self.read(table, -rows, 1)
         return int(batch.columns["offset"][0]) - 1 if batch.rows else 0
 
+    @property
+    def connections(self) -> int:
+        """How often the present connection has been established; more than once if the collector was started again."""
+        return self._connection.count if self._connection is not None else 0
+
     def identity(self) -> str:
         """The name of the log, which it keeps wherever it is. Raises LogUnavailable."""
         try:
-            answer = self.query("SELECT name FROM identity", 1)
+            answer = self.query("SELECT name FROM identity", 1, 1.0)
         except ReadRefused as error:
             raise LogUnavailable(f"the collector at {self.endpoint} does not name its log: {error}") from None
         return str(pa.ipc.open_stream(answer.stream).read_all()["name"][0].as_py())

@@ -34,14 +34,14 @@ _log = logging.getLogger(__name__)
 class FollowedCollector:
     """One collector that is followed.
 
-    is_ready: whether rows are read, after the daemon was prepared for them. name: of its log, once it has answered.
-    trouble: why it does not answer.
+    is_ready: whether the daemon is prepared for its rows. must_check: whether it was away since, and may have come back
+    with another log. name: of its log, once it has answered. trouble: why it does not answer.
     """
 
     def __init__(self, reader: LogReader, follower: Follower, places: JobPlaces) -> None:
         self.reader = reader
         self.follower = follower
-        self.is_ready = False
+        self.is_ready = self.must_check = False
         self.name = ""
         self.trouble = ""
         self._places = places
@@ -66,13 +66,14 @@ class FollowedCollector:
 
     def read(self) -> list[Rows]:
         """The next round; empty where there is none yet, or the collector does not answer."""
+        self.must_check = self.must_check or self.reader.connections > 1
+        if self.must_check:
+            return []
         try:
             found = self.follower.read(WAIT_SECONDS)
         except (LogUnavailable, ReadRefused) as error:
             self.fail(error)
             return []
-        if found is not None:
-            self.succeed()
         for table, columns in found or []:
             self.note(table, columns)
         return found or []
@@ -81,13 +82,16 @@ class FollowedCollector:
         """Note that the collector does not answer, with a line in the log for the first time."""
         if not self.trouble:
             _log.warning("%s; retrying, the other collectors are followed meanwhile", error)
-        self.trouble = str(error)
+        self.trouble, self.must_check = str(error), True
 
     def succeed(self) -> None:
         """Note that it answers."""
         if self.trouble:
             _log.info("the collector at %s is back", self.endpoint)
-        self.trouble = ""
+        self.trouble, self.must_check = "", False
+        if self.reader.connections > 1:
+            # The next one is counted from one on.
+            self.reader.close()
 
 
 class Sources:
@@ -116,27 +120,49 @@ class Sources:
         self._began_at = clock()
         self._known: set[str] = set()
         """Those that have answered and are not read yet."""
+        self._former: dict[str, dict[str, int]] = {}
+        """What `delivered` has of logs in whose place others have come."""
 
     @property
     def delivered(self) -> dict[str, dict[str, int]]:
         """Offsets of the last rows that were returned, by the name of the log and table, of those that are read."""
-        return {source.name: dict(source.follower.delivered) for source in self.all if source.is_ready}
+        read = {source.name: dict(source.follower.delivered) for source in self.all if source.is_ready}
+        return {**self._former, **read}
 
     def prepare(self, prepare: Callable[[Sequence[FollowedCollector]], None]) -> None:
         """Prepare the daemon for the collectors that it does not read yet and that answer.
 
-        The first collector is among the first ones: it has what was learned. Raises LogUnavailable, and CannotStart for
-        two addresses of one log.
+        One that was away is read on if it has the same log, and from the beginning if it has another one. The first
+        collector is among those that are prepared for first: it has what was learned. Raises LogUnavailable, and
+        CannotStart for two addresses of one log.
         """
-        if ready := self._answering() if len(self.all) > 1 else self._unread():
+        if found := self._answering() if len(self.all) > 1 else self._unread():
             self._known.clear()
-            for source in ready:
-                source.name = source.reader.identity()
+            ready = []
+            for source in found:
+                if self._continues(source, source.reader.identity()):
+                    source.succeed()
+                else:
+                    ready.append(source)
             self._check_names()
-            prepare(ready)
+            if ready:
+                prepare(ready)
             for source in ready:
                 source.is_ready = True
                 source.succeed()
+
+    def _continues(self, source: FollowedCollector, name: str) -> bool:
+        """Whether a log that has this name is read on where it was read by this process."""
+        before, source.name = source.name, name
+        if source.is_ready and before != name:
+            _log.warning("the collector at %s has another log than before: it is read anew", source.endpoint)
+            self._former[before] = dict(source.follower.delivered)
+            source.is_ready = False
+            source.follower.restart()
+        if not source.is_ready and (known := self._former.pop(name, None)) is not None:
+            source.follower.resume(known)
+            source.is_ready = True
+        return source.is_ready
 
     def _check_names(self) -> None:
         addresses: dict[str, str] = {}
@@ -146,7 +172,7 @@ class Sources:
                 raise CannotStart(text, Exit.USAGE)
 
     def _unread(self) -> list[FollowedCollector]:
-        return [source for source in self.all if not source.is_ready]
+        return [source for source in self.all if source.must_check or not source.is_ready]
 
     def _answering(self) -> list[FollowedCollector]:
         """Those to prepare for now."""

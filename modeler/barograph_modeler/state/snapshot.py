@@ -154,8 +154,8 @@ class SnapshotKeeper:
         self._settings = settings
         self._clock = clock
         self._due = clock() + SNAPSHOT_SECONDS
-        self._offsets: dict[str, dict[str, int]] | None = None
-        """Those of the snapshot; None before it was looked for."""
+        self._offsets: Offsets | None = None
+        """Those of the snapshot, and what was read since; None before it was looked for."""
 
     def restore(self, sources: Sequence[FollowedLog]) -> None:
         """Continue from the snapshot if it is of this version and of these logs; otherwise log a warning.
@@ -194,7 +194,7 @@ class SnapshotKeeper:
         delivered: up to where each table was read, of logs that are read.
         """
         # Of those that are away, or were on the list once, the snapshot has what it had.
-        offsets = {**(self._offsets or {}), **delivered}
+        offsets = self._offsets = {**(self._offsets or {}), **delivered}
         if closing:
             self._task.stop()
             try:
