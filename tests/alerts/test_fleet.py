@@ -104,7 +104,7 @@ def test_of_ordinary_nodes_none_stands_out_by_how_slow_it_is(uneven: float):
 
 
 def test_nodes_that_are_slow_do_not_hide_each_other():
-    """With one node in ten slow, the excess of a slow one is no exception among all nodes, but among ordinary ones."""
+    """With one node in ten slow, the excess of a slow one is no exception among all nodes, only among ordinary ones."""
     ranking, slow = facility(1, jobs=120, slow=30)
     assert {name for name, _, score in ranking.ranking(300) if score > 1} == slow
 

@@ -25,6 +25,7 @@ TAILS: Final = (0.003, 0.01, 0.03)
 """Bets that a node is in this share of the ordinary nodes of jobs of such a size, by its excess."""
 HIT: Final = 0.9
 """What is staked on that."""
+UNUSUAL: Final = 100
 MAX_COMPARED: Final = 2**17
 """Excesses of nodes in jobs that are kept; those of the oldest jobs are dropped."""
 MIN_POOL: Final = 100
@@ -102,10 +103,12 @@ class NodeRanking:
     excess, over the spread of their job, a bet on p <= q gives HIT / q, else (1 - HIT) / (1 - q), of mean 1 at most
     while ordinary nodes are exchangeable. Half of the weight is that of the mean over TAILS of their products.
 
+    Nodes with an e-value of UNUSUAL or more are ordinary no longer: the others are compared once more without them,
+    until there are no further ones. It is more than one job can give, so not the largest excesses are left out, but
+    those that are the same nodes' again.
+
     e-BH over all nodes decides which are significant: the expected share of ordinary ones among these is at most
-    FALSE_NODES. Significant nodes are ordinary no longer, and are not in the pool with which the others are compared
-    once more, until no further ones are found. score: log E over the logarithm of what e-BH asks for, so above 1 is
-    significant.
+    FALSE_NODES. score: log E over the logarithm of what e-BH asks for, so above 1 is significant.
     """
 
     def __init__(self) -> None:
@@ -162,15 +165,16 @@ class NodeRanking:
         ranks = np.logaddexp.reduce([one.bets for one in self._records.values()], axis=1) - math.log(len(BETS))
         pools = self._pools({name: place for place, name in enumerate(names)})
         # The last place is that of nodes which are not known any more.
-        significant = np.zeros(len(names) + 1, bool)
+        unusual = np.zeros(len(names) + 1, bool)
         while True:
-            tails = np.logaddexp.reduce(_tails(pools, significant), axis=1)[:-1] - math.log(len(TAILS))
+            tails = np.logaddexp.reduce(_tails(pools, unusual), axis=1)[:-1] - math.log(len(TAILS))
             log_e = np.logaddexp(ranks, tails) - math.log(2)
-            found = e_bh(dict(zip(names, log_e.tolist(), strict=True)), FALSE_NODES)
-            if len(found) <= int(significant.sum()):
+            found = log_e >= math.log(UNUSUAL)
+            if not (found & ~unusual[:-1]).any():
                 break
-            significant[:-1] = [name in found for name in names]
-        limit = math.log(len(names) / (FALSE_NODES * max(len(found), 1)))
+            unusual[:-1] |= found
+        discovered = len(e_bh(dict(zip(names, log_e.tolist(), strict=True)), FALSE_NODES))
+        limit = math.log(len(names) / (FALSE_NODES * max(discovered, 1)))
         order = np.argsort(-log_e, kind="stable")
         return [(names[place], max(0.0, float(log_e[place]) / limit)) for place in order]
 
@@ -199,14 +203,14 @@ class NodeRanking:
         lru.store(self._records, name, record, NODES)
 
 
-def _tails(pools: Iterable[_Pool], significant: npt.NDArray[np.bool_]) -> Floats:
-    """The log e-values of TAILS, by node. significant: nodes that are compared with the ordinary ones alone."""
-    found = np.zeros((significant.size, len(TAILS)))
+def _tails(pools: Iterable[_Pool], unusual: npt.NDArray[np.bool_]) -> Floats:
+    """The log e-values of TAILS, by node. unusual: nodes with which no other is compared."""
+    found = np.zeros((unusual.size, len(TAILS)))
     for places, reach in pools:
-        is_other = significant[places]
+        is_other = unusual[places]
         as_large = np.cumsum(~is_other)[reach - 1] + is_other
         p = as_large / (places.size - np.count_nonzero(is_other) + is_other)
         for number, q in enumerate(TAILS):
             log_e = np.where(p <= q, math.log(HIT / q), math.log((1 - HIT) / (1 - q)))
-            found[:, number] += np.bincount(places, log_e, significant.size)
+            found[:, number] += np.bincount(places, log_e, unusual.size)
     return found
