@@ -79,7 +79,7 @@ def _with_extension() -> duckdb.DuckDBPyConnection:
 
 
 def test_duckdb_reads_the_lake(lake: tuple[Path, list[tuple[Any, ...]]]) -> None:
-    (query,) = _blocks_of("sql", lake[0])
+    query, _ = _blocks_of("sql", lake[0])
     with _with_extension() as connection:
         assert _same(connection.execute(query).fetchall(), lake[1])
 

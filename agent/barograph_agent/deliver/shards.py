@@ -15,9 +15,9 @@ def shard_of(job: str, collectors: Sequence[str]) -> str:
 
     >>> collectors = ["tcp://a:7450", "tcp://b:7450", "tcp://c:7450"]
     >>> [shard_of(f"lab/{number}.0.0", collectors)[6] for number in range(8)]
-    ['b', 'b', 'a', 'b', 'c', 'a', 'c', 'b']
+    ['c', 'a', 'b', 'a', 'a', 'a', 'b', 'a']
     >>> [shard_of(f"lab/{number}.0.0", collectors[:2])[6] for number in range(8)]
-    ['b', 'b', 'a', 'b', 'b', 'a', 'a', 'b']
+    ['a', 'a', 'b', 'a', 'a', 'a', 'b', 'a']
     """
     if len(collectors) == 1:
         return collectors[0]
