@@ -157,7 +157,7 @@ def test_the_log_has_a_row_when_the_evidence_has_changed_and_one_when_it_is_gone
 
 def test_a_node_that_becomes_slow_is_named_on_most_machines_and_no_other_on_any():
     plans = [
-        NodesPlan(nodes=60, jobs=12, hours=0.5, slow=1 / 60, factor=1.3, onset_hours=0.3, seed=n) for n in range(6)
+        NodesPlan(nodes=60, jobs=12, hours=0.3, slow=1 / 60, factor=1.3, onset_hours=0.18, seed=n) for n in range(6)
     ]
     results = [NodesStudy(plan).run() for plan in plans]
     assert sum(result.wrong for result in results) == 0
