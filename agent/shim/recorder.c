@@ -136,7 +136,7 @@ __attribute__((noinline)) static void trace(struct writer *ring, uint64_t entere
         call.peer = (uint32_t)call.peer;
         call.tag = (uint32_t)call.tag;
     }
-    if (writer_follow(ring, timed, call, from))
+    if (writer_follow(ring, &timed, &call, from))
         mark(&at_iteration, done.ticks + left - entered);
 }
 

@@ -161,7 +161,8 @@ bool writer_open(struct writer *writer, const char *directory, int rank, int siz
     return ready;
 }
 
-static bool acquire(struct writer *writer)
+/* The same where another thread holds the lock, or a signal handler has left it held. */
+__attribute__((noinline)) static bool wait_for_lock(struct writer *writer)
 {
     uint64_t since = 0;
     for (int spins = 1; atomic_flag_test_and_set_explicit(&writer->lock, memory_order_acquire); spins++) {
@@ -177,6 +178,13 @@ static bool acquire(struct writer *writer)
             sched_yield(); /* the owner of the lock may wait for this core */
         }
     }
+    return true;
+}
+
+static inline bool acquire(struct writer *writer)
+{
+    if (atomic_flag_test_and_set_explicit(&writer->lock, memory_order_acquire) && !wait_for_lock(writer))
+        return false;
     if (atomic_load_explicit(&writer->abandoned, memory_order_relaxed))
         atomic_store_explicit(&writer->abandoned, false, memory_order_relaxed);
     return true;
@@ -187,12 +195,18 @@ static void release(struct writer *writer)
     atomic_flag_clear_explicit(&writer->lock, memory_order_release);
 }
 
+/* False if the counter has jumped: earlier ticks cannot be converted. */
+static inline bool is_steady(struct ticker *ticker, uint64_t tick)
+{
+    return !ticker_lags(ticker, tick) || ticker_follow(ticker, ticker_read());
+}
+
 /* Converts ticks to nanoseconds such that exits are monotonic, no record ends before it begins and no gap is shorter
  * than the p2p time in it. Without this, ticks read outside the lock may arrive out of order, and clocks may jump. */
 static void convert(struct writer *writer, const struct lane *lane, struct timed *timed)
 {
     struct ticker *ticker = &writer->ticker;
-    bool steady = !ticker_lags(ticker, timed->exit) || ticker_follow(ticker, ticker_read());
+    bool steady = is_steady(ticker, timed->exit);
     uint64_t wait = timed->exit > timed->enter ? ticker_span_ns(ticker, timed->exit - timed->enter) : 0;
     timed->exit = ticker_ns(ticker, timed->exit);
     timed->enter = steady ? timed->exit - wait : lane->last_exit_ns;
@@ -263,7 +277,7 @@ static uint16_t hash(uint64_t value)
     return (uint16_t)(value * 0x9e3779b97f4a7c15u >> 48) | 1;
 }
 
-static uint64_t argument(const struct call *call, uint64_t word)
+static inline uint64_t argument(const struct call *call, uint64_t word)
 {
     return call->by_reference && word ? (uint64_t)(uint32_t)*(const int *)word : word;
 }
@@ -303,7 +317,40 @@ static bool is_anchor(const struct tracer *tracer, const struct ring_call *call)
            RING_WANT_HASH(wanted) == (match == RING_MATCH_COMM ? call->comm : call->detail);
 }
 
-bool writer_follow(struct writer *writer, struct timed timed, struct call call, struct caller from)
+static void append_iteration(struct writer *writer, struct timed timed, uint32_t site, uint32_t every)
+{
+    struct lane *lane = &writer->iterations;
+    uint64_t head = atomic_load_explicit(lane->head, memory_order_relaxed);
+    if (is_full(lane, head)) {
+        drop(lane);
+        return;
+    }
+    convert(writer, lane, &timed);
+    append(writer, lane, &timed, site, (uint16_t)(every > 1 ? every : 1), head);
+}
+
+/* When a call ended, in nanoseconds, not before the last one. */
+static inline uint64_t end_of(struct writer *writer, uint64_t tick)
+{
+    (void)is_steady(&writer->ticker, tick);
+    uint64_t ns = ticker_ns(&writer->ticker, tick);
+    return ns < writer->last_exit_ns ? writer->last_exit_ns : ns;
+}
+
+static inline struct ring_call call_of(const struct call *call, uint32_t site)
+{
+    uint64_t comm = argument(call, call->comm);
+    struct ring_call made = {.site = (uint16_t)site, .op = (uint16_t)call->op, .comm = call->comm ? hash(comm) : 0};
+    if (call->peer) {
+        uint64_t peer = argument(call, call->peer), tag = argument(call, call->tag);
+        made.detail = hash(comm + 0x632be59bd9b4e019u * peer + 0xd6e8feb86659fd93u * tag);
+    } else if (call->comm) {
+        made.detail = hash(comm + 0xd6e8feb86659fd93u * argument(call, call->tag));
+    }
+    return made;
+}
+
+bool writer_follow(struct writer *writer, const struct timed *timed, const struct call *call, struct caller from)
 {
     struct tracer *tracer = &writer->tracer;
     if (!acquire(writer))
@@ -311,34 +358,23 @@ bool writer_follow(struct writer *writer, struct timed timed, struct call call, 
     uint64_t wanted = atomic_load_explicit(&writer->header->wanted, memory_order_relaxed);
     if (wanted != atomic_load_explicit(&tracer->applied, memory_order_relaxed))
         apply(writer, wanted);
-    uint64_t comm = argument(&call, call.comm), peer = argument(&call, call.peer), tag = argument(&call, call.tag);
-    struct ring_call made = {
-        .site = (uint16_t)sites_index(&writer->sites, from, true),
-        .op = (uint16_t)call.op,
-        .comm = call.comm ? hash(comm) : 0,
-        .detail = call.comm || call.peer ? hash(comm + 0x632be59bd9b4e019u * peer + 0xd6e8feb86659fd93u * tag) : 0,
-    };
+    struct ring_call made = call_of(call, sites_index(&writer->sites, from, true));
+    bool writes = atomic_load_explicit(&tracer->op, memory_order_relaxed) == TRACER_ALL;
     bool found = is_anchor(tracer, &made);
     uint32_t every = RING_WANT_EVERY(wanted);
     if (found) {
         found = ++tracer->passed >= every;
         tracer->passed = found ? 0 : tracer->passed;
-    } else if (atomic_load_explicit(&tracer->op, memory_order_relaxed) != TRACER_ALL) {
+    } else if (!writes) {
         uint64_t compared = atomic_load_explicit(&writer->header->compared, memory_order_relaxed);
         atomic_store_explicit(&writer->header->compared, compared + 1, memory_order_relaxed);
     }
-    struct lane *lane = &writer->iterations;
-    convert(writer, lane, &timed);
-    made.exit_ns = timed.exit;
-    if (atomic_load_explicit(&tracer->op, memory_order_relaxed) == TRACER_ALL)
+    if (writes) {
+        made.exit_ns = end_of(writer, timed->exit);
         write_call(writer, made);
-    if (found) {
-        uint64_t head = atomic_load_explicit(lane->head, memory_order_relaxed);
-        if (is_full(lane, head))
-            drop(lane);
-        else
-            append(writer, lane, &timed, made.site, (uint16_t)(every > 1 ? every : 1), head);
     }
+    if (found)
+        append_iteration(writer, *timed, made.site, every);
     release(writer);
     return found;
 }

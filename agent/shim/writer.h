@@ -99,7 +99,7 @@ static inline bool writer_follows(const struct writer *writer, enum ring_op op, 
 
 /* Writes the call if calls are wanted, and a record if it is the anchor. True if it is: `timed` counts from the previous
  * anchor of this thread. Thread-safe. */
-bool writer_follow(struct writer *writer, struct timed timed, struct call call, struct caller from);
+bool writer_follow(struct writer *writer, const struct timed *timed, const struct call *call, struct caller from);
 
 /* Marks the ring as finished: no records follow. */
 static inline void writer_finalize(struct writer *writer)
