@@ -26,11 +26,11 @@ from barograph_agent.system.disk import DISK
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.lake import lease
 from barograph_collector.lake.catalog import Catalog
-from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES
+from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES, Compactor
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
 from barograph_collector.lake.lease import CATALOG_FILE, FileLease
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
+from barograph_collector.lake.publisher import RETRY_SECONDS, LakeParts, Publisher
 from barograph_collector.storage.days import extensions
 from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
@@ -110,14 +110,13 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, now = random.Random(seed), 20_000 * DAY_SECONDS
-    monkeypatch.setattr("barograph_collector.lake.publisher.BATCH_ROWS", 400)
+    monkeypatch.setattr("barograph_collector.lake.batches.BATCH_ROWS", 400)
     monkeypatch.setattr("barograph_collector.lake.compaction.MIN_FILES", 3)
-    monkeypatch.setattr("barograph_collector.lake.compaction.EXPIRE_SECONDS", 0.0)
-    monkeypatch.setattr("barograph_collector.lake.compaction.KEEP_SECONDS", 0.0)
+    parts = LakeParts(compactor=lambda name, system: Compactor(name, system, keep=0.0, every=0.0))
     merged = 0
     failures = deaths = 0
     with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: now)) as store:
-        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0, parts=parts)
         with monkeypatch.context() as failing:
             for owner, names in (
                 (FileWriter, ("_copy", "merge")),
@@ -136,7 +135,7 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
                     except Killed:
                         deaths += 1
                         publisher.close()  # as the death of the process does
-                        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
+                        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0, parts=parts)
                     except (OSError, duckdb.Error, LakeError):
                         failures += 1
                         publisher.close()
@@ -404,7 +403,7 @@ def test_a_producer_that_invents_clusters_makes_a_limited_number_of_files(tmp_pa
 
 
 def test_a_batch_with_much_text_is_halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barograph_collector.lake.publisher.BATCH_BYTES", 10_000)
+    monkeypatch.setattr("barograph_collector.lake.batches.BATCH_BYTES", 10_000)
     with Store(tmp_path / "log.duckdb") as store:
         texts = [str(number) * 1000 for number in range(64)]
         events = {"source": "s", "kind": "k", "rows": 0, "detail": texts, "at": 0.0}

@@ -5,7 +5,7 @@ Opening DuckDB takes longer than a whole schedule. A test holds the two to the s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.protocol.wire import Column
+from barograph_collector.storage.days.archive import Archive
+from barograph_collector.storage.days.partitions import Partition
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
 from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
@@ -24,10 +26,14 @@ from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 class Tables:
     """What is in the file: it outlives the processes that open it."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "log", rows_of_day: int = 40) -> None:
+        """rows_of_day: after so many rows the next commit begins a new day."""
         self.rows: dict[str, list[pa.Table]] = {name: [] for name in LOG_COLUMNS}
         self.marks: dict[str, int] = {}
         self.head = 0
+        self.name = name
+        self.rows_of_day = rows_of_day
+        self.days: tuple[Partition, ...] = ()
         self.fails = lambda: False
         """Whether the next commit fails."""
 
@@ -54,7 +60,23 @@ class SimulatedDatabase:
     def journal_mark(self) -> int:
         return self._tables.marks.get(JOURNAL, 0)
 
-    days = ()
+    @property
+    def days(self) -> tuple[Partition, ...]:
+        return self._tables.days
+
+    @property
+    def name(self) -> str:
+        return self._tables.name
+
+    archive = Archive(None)
+
+    def between(self, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
+        """The rows with these offsets, by table."""
+        for table in LOG_COLUMNS:
+            rows = self._after(table, first - 1)
+            rows = rows.filter(pc.less_equal(rows[OFFSET], last))
+            if rows.num_rows:
+                yield table, rows
 
     def owners(self, jobs: Collection[str]) -> dict[str, str]:
         return {}
@@ -67,6 +89,9 @@ class SimulatedDatabase:
         new = {name: to_arrow(name, same, offsets) for name, (same, offsets) in by_table.items()}
         if self._tables.fails():
             raise duckdb.IOException("the simulated disk of the database failed")
+        size, days = self._tables.rows_of_day, self._tables.days
+        if not days or (self.head + 1 >= days[-1].first_offset + size):
+            self._tables.days = (*days, Partition(20_000 + len(days), self.head + 1))
         for name, rows in new.items():
             plain = pa.table(
                 {
@@ -126,6 +151,9 @@ class SimulatedDatabase:
 
     def row_counts(self) -> dict[str, int]:
         return {name: sum(part.num_rows for part in parts) for name, parts in self._tables.rows.items()}
+
+    def cursor(self) -> SimulatedDatabase:
+        return self
 
     def close(self) -> None:
         pass

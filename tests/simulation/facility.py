@@ -28,11 +28,13 @@ from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output, Runner
 from barograph_collector.daemon.sources import FollowedCollector, Sources
+from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
 from helpers.rings import FakeShim
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import Platters, SimulatedDisk
+from simulation.lake import SimulatedLake
 from simulation.machine import EPOCH, Machine, Process, SimulatedThreads, VirtualClock
 from simulation.network import SimulatedMailbox, SimulatedNetwork, SimulatedRouter, Wire
 
@@ -41,6 +43,7 @@ LOG = Path("/log/barograph.duckdb")
 SEGMENT_BYTES = 16_384
 FOLLOWED = ["jobs", "blocks", "runs"]
 SPOOL_SEGMENT_BYTES = 4_096
+PUBLISH_SECONDS = 0.5
 
 
 class Node:
@@ -392,7 +395,7 @@ class Shard:
     def _begin_log(self) -> None:
         self._logs += 1
         self.name = f"log {self._logs} of {self.endpoint}"
-        self.tables = Tables()
+        self.tables = Tables(f"{self.server.name}.{self._logs}")
         self.server.platters.directories.add(LOG.parent)
 
     def _collect(self, system: System) -> None:
@@ -406,9 +409,13 @@ class Shard:
         )
         stopping = system.threads.event()
         self._stopping = stopping.set
+        publisher = None
+        if facility.lake is not None:
+            publisher = Publisher(store, facility.lake.lake(), system, PUBLISH_SECONDS, parts=facility.lake.parts())
         collector = Collector(
             store,
             self.endpoint,
+            publisher=publisher,
             system=system,
             on_failure=stopping.set,
             mailbox=SimulatedMailbox(facility.machine),  # type: ignore[arg-type]
@@ -428,8 +435,9 @@ class Shard:
 class Facility:
     """All nodes of a schedule. root: a real directory for rings."""
 
-    def __init__(self, seed: int, root: Path, shards: int = 1) -> None:
+    def __init__(self, seed: int, root: Path, shards: int = 1, lake: bool = False) -> None:
         self.machine = Machine(seed)
+        self.lake = SimulatedLake(self.machine) if lake else None
         self.wire = Wire(self.machine)
         self.root = root
         self.disturb: Callable[[Any], None] = lambda disk: None

@@ -16,9 +16,12 @@ from typing import Any
 from barograph_agent.deliver.shards import shard_of
 from simulation.database import SimulatedDatabase
 from simulation.facility import SPOOLS, Facility, Node, Shard, SimulatedJob, deliver
+from simulation.lake import Failures
 from simulation.machine import Stuck
 from simulation.reference import PER_SECOND, SECONDS, alarms_without_pipeline, healthy_history
 
+WITH_LAKE = 2
+"""One of so many schedules has a lake."""
 SHARDED = 3
 """One of so many schedules has two collectors."""
 DISTURBED_SECONDS = 8.0
@@ -39,6 +42,8 @@ class Report:
     kinds: Counter[str] = field(default_factory=Counter)
     stored: int = 0
     dropped: int = 0
+    published: int = 0
+    merged: int = 0
     seconds: float = 0.0
     steps: int = 0
 
@@ -48,7 +53,9 @@ class Schedule:
 
     def __init__(self, seed: int, root: Path) -> None:
         self.report = Report(seed)
-        self.facility = facility = Facility(seed, root, shards=2 if seed % SHARDED == 0 else 1)
+        self.facility = facility = Facility(
+            seed, root, shards=2 if seed % SHARDED == 0 else 1, lake=seed % WITH_LAKE == 0
+        )
         self.machine = facility.machine
         self.random = facility.machine.random
         self._disks: list[Any] = []
@@ -74,6 +81,7 @@ class Schedule:
             deliveries = [node.start("delivery", partial(deliver, facility.collectors)) for node in self._nodes]
             machine.run(CALM_SECONDS, until=lambda: all(self._over(one) for one in deliveries))
             machine.run(30.0, until=lambda: self._has_followed() and not self._held())
+            machine.run(60.0, until=lambda: not self._lake_lacks())
             self._check()
         except Stuck as error:
             raise self._broken(str(error)) from None
@@ -145,7 +153,10 @@ class Schedule:
             self._fill,
             self._lose_power,
             self._lose_server_power,
+            *((self._take_lake_away, self._lose_lease, self._lose_lease) if facility.lake is not None else ()),
         ]
+        if facility.lake is not None:
+            self._disturb_lake(facility.lake.failures)
         for _ in range(random.choice([0, 1, 2, 3, 6])):
             act = random.choice(acts)
             self.machine.at(random.random() * DISTURBED_SECONDS, act)
@@ -249,6 +260,28 @@ class Schedule:
         self._note("power lost on the server", server.name)
         server.lose_power()
 
+    def _disturb_lake(self, failures: Failures) -> None:
+        failures.seconds = self.random.choice([0.0, 0.05, 0.3])
+        if self.random.random() < 0.5:
+            failures.lost = self.random.choice([0.1, 0.5])
+            self._note("ends of commits to the lake are not known", f"with probability {failures.lost}")
+        if self.random.random() < 0.4:
+            failures.refused = self.random.choice([0.01, 0.1])
+            self._note("calls of the lake are refused", f"with probability {failures.refused}")
+
+    def _take_lake_away(self) -> None:
+        lake, seconds = self.facility.lake, self.random.choice([0.5, 5.0, 20.0])
+        assert lake is not None
+        self._note("the lake is away", f"for {seconds} s")
+        lake.is_away = True
+        self.machine.at(seconds, lambda: setattr(lake, "is_away", False))
+
+    def _lose_lease(self) -> None:
+        assert self.facility.lake is not None
+        self._note("the lease is lost")
+        self.facility.lake.resets += 1
+        self.facility.lake.holder = None
+
     def _calm(self) -> None:
         """End all disturbances; whatever is down is started again."""
         facility = self.facility
@@ -258,9 +291,12 @@ class Schedule:
             shard.tables.fails = lambda: False
             if shard.collector is not None:
                 shard.collector.drain(False)
+        if facility.lake is not None:
+            facility.lake.failures, facility.lake.is_away = Failures(), False
         self._fails = self._slow = 0.0
         for disk in self._disks:
             disk.fails = disk.slow_seconds = 0.0
+            disk.dies_at = 0
         for node in facility.nodes:
             node.platters.capacity = 2**40
 
@@ -316,6 +352,7 @@ class Schedule:
             if tally.wrong:
                 raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
         self._check_memory()
+        self._check_lake()
         blocks, runs, events, scores = (facility.all(name) for name in ("blocks", "runs", "events", "scores"))
         for job in facility.jobs:
             self._check_job(job, blocks, runs, events)
@@ -345,6 +382,35 @@ class Schedule:
             for shard, jobs in zip(shards, logs, strict=True):
                 if wrong := [job for job in jobs if shard_of(job, [one.endpoint for one in shards]) != shard.endpoint]:
                     raise self._broken(f"{shard.endpoint} has rows of {wrong[0]} in {table}")
+
+    def _lake_lacks(self) -> str:
+        """What the lake has yet to get."""
+        if self.facility.lake is None:
+            return ""
+        positions = self.facility.lake.now.positions or {}
+        return ", ".join(
+            f"{shard.tables.name}: {positions.get(shard.tables.name, 0)} of {shard.tables.head}"
+            for shard in self.facility.shards
+            if shard.is_kept_running and positions.get(shard.tables.name, 0) != shard.tables.head
+        )
+
+    def _check_lake(self) -> None:
+        """Each row of each log is in the lake once, up to its position."""
+        lake = self.facility.lake
+        if lake is None:
+            return
+        if lake.wrong:
+            raise self._broken(f"the lake: {lake.wrong[:3]}")
+        if lacks := self._lake_lacks():
+            raise self._broken(f"the lake has rows of {lacks}")
+        self.report.published += sum(len(rows) for rows in lake.now.rows.values())
+        self.report.merged += lake.merges
+        for shard in self.facility.shards:
+            position = (lake.now.positions or {}).get(shard.tables.name, 0)
+            for table, parts in shard.tables.rows.items():
+                logged = [offset for part in parts for offset in part["offset"].to_pylist() if offset <= position]
+                if (found := lake.offsets(table, shard.tables.name)) != logged:
+                    raise self._broken(f"{shard.tables.name}, {table}: the lake has {len(found)} of {len(logged)} rows")
 
     def _check_silences(self) -> None:
         """No sidecar reports a silence that its program did not have, whatever happened to either."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -20,19 +21,32 @@ from barograph_agent.protocol.tables import TABLES
 from barograph_agent.settings.places import endpoints
 from barograph_agent.sidecar import main as sidecar_main
 from barograph_agent.sidecar.silence import Silences
+from barograph_agent.system.system import SYSTEM
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.follow import Follower
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.runner import Output
 from barograph_collector.ingest.streams import StreamDecision, Streams
+from barograph_collector.lake.batches import BatchReader
+from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.files import LakeFile
+from barograph_collector.lake.layout import RowRange
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
 from barograph_collector.storage.database import Database
+from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.store import Store
+from helpers.clocks import calendar_at
+from helpers.lakes import any_rows
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import SimulatedDisk
 from simulation.facility import Facility, Shard, SimulatedJob, deliver
-from simulation.schedule import SHARDED, Broken, run
+from simulation.lake import SimulatedLake
+from simulation.machine import Machine
+from simulation.schedule import SHARDED, WITH_LAKE, Broken, run
 
 SCHEDULES = 60
 """CI runs 10,000: `make simulate`."""
@@ -43,6 +57,8 @@ FOUND_WITHIN = 400
 def test_every_invariant_holds_in_every_schedule() -> None:
     reports = [run(seed) for seed in range(1, SCHEDULES + 1)]
     assert sum(report.stored for report in reports) > 0
+    assert sum(report.published for report in reports) > 0
+    assert sum(report.merged for report in reports) > 0
     assert {"kill collector", "power lost on the server", "fill a disk"} <= {
         kind for report in reports for kind in report.kinds
     }
@@ -155,6 +171,41 @@ def a_spool_is_sent_to_another_collector(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sidecar_main, "shard_of_spool", lambda began_with, collectors: max({*collectors} - {began_with}))
 
 
+def commits_of_unknown_end_are_repeated(patch: pytest.MonkeyPatch) -> None:
+    def commit(self: Catalog, files: Sequence[LakeFile], before: int, position: int) -> None:
+        with self._transaction():
+            self._describe("rows", self._positions() | {self._collector: position})
+            for file in files:
+                self._register(file)
+
+    def fail(self: Publisher, error: Exception) -> None:
+        self._due = self._monotonic() + RETRY_SECONDS
+
+    patch.setattr(Catalog, "commit", commit)
+    patch.setattr(Publisher, "_fail", fail)
+
+
+def positions_are_read_before_the_lease_is_held(patch: pytest.MonkeyPatch) -> None:
+    real = Catalog.commit
+
+    def commit(self: Catalog, files: Sequence[LakeFile], before: int, position: int) -> None:
+        found = dict(self._lake.now.positions or {})  # type: ignore[attr-defined]
+        with pytest.MonkeyPatch.context() as outdated:
+            outdated.setattr(self, "_positions", lambda: dict(found))
+            real(self, files, before, position)
+
+    patch.setattr(Catalog, "commit", commit)
+
+
+def a_merge_leaves_the_files_that_it_has_read(patch: pytest.MonkeyPatch) -> None:
+    def replace(self: Catalog, within: RowRange, file: LakeFile, rows: int | None = None) -> None:
+        with self._transaction():
+            self._describe("merged", self._positions())
+            self._register(file)
+
+    patch.setattr(Catalog, "replace", replace)
+
+
 def is_broken(seed: int) -> bool:
     """Whether the schedule breaks an invariant."""
     try:
@@ -230,6 +281,64 @@ def kept(shard: Shard, job: SimulatedJob) -> tuple[list[tuple[int, int]], int, i
     events = zip(*(rows["events"][column] for column in ("source", "kind", "rows", "detail")), strict=True)
     forgotten = sum(count for source, kind, count, detail in events if source == job.stream and "forgotten" in detail)
     return stored, dropped, forgotten
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        commits_of_unknown_end_are_repeated,
+        positions_are_read_before_the_lease_is_held,
+        a_merge_leaves_the_files_that_it_has_read,
+    ],
+)
+def test_a_defect_of_the_lake_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    # Two collectors, and a lake.
+    step = math.lcm(SHARDED, WITH_LAKE)
+    assert any(is_broken(seed) for seed in range(step, step * FOUND_WITHIN, step))
+
+
+def test_the_stand_in_lists_what_a_lake_lists(tmp_path: Path) -> None:
+    machine, day = Machine(1), 20_000
+    lake = SimulatedLake(machine)
+    parts = lake.parts()._replace(batches=BatchReader)
+
+    def listed(publisher: Publisher) -> list[tuple[str, str, str]]:
+        assert publisher._catalog is not None
+        # Files that were merged have a random word behind their offsets.
+        return sorted(
+            (table, str(path.parent), "-".join(path.stem.split("-")[:3]) + "-merged" * (path.stem.count("-") > 2))
+            for table, path, _ in publisher._catalog.files()
+        )
+
+    def work() -> None:
+        nonlocal day
+        random, numbers = Random(1), np.random.default_rng(1)
+        with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+            real = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
+            stand_in = Publisher(store, lake.lake(), SYSTEM, parts=parts)
+            for number in range(12):
+                rows = [any_rows(table, 5, numbers, 1) for table in random.sample(["blocks", "bands", "runs"], 2)]
+                store.commit(rows, {"s": number + 1})
+                day += random.random() < 0.3
+                for action in random.sample(["publish", "publish", "compact", "close"], 3):
+                    answers = [getattr(one, action)() for one in (real, stand_in)]
+                    assert answers[0] == answers[1], action
+                for one in (real, stand_in):  # which folder is merged first is left to them
+                    while one.publish() or one.compact():
+                        pass
+                assert listed(real) == listed(stand_in)
+                assert real.figures.position == stand_in.figures.position == store.head
+            assert real.figures.merged == stand_in.figures.merged > 0
+            real.close()
+        assert not lake.wrong
+
+    thread = machine.start(machine.process("collector"), "main", work)
+    machine.run(10.0)
+    assert thread.done
+    assert thread.process.failure is None, thread.process.failure
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -16,7 +16,7 @@ from barograph_collector.lake.archiver import Archiver
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.files import FileWriter
-from barograph_collector.lake.layout import COLLECTOR, columns, places_of, rows_of
+from barograph_collector.lake.layout import COLLECTOR, RowRange, columns, places_of
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import StoreError, first_line
 from barograph_collector.storage.days.extensions import LakeError
@@ -166,15 +166,15 @@ class _Found:
         writer = FileWriter(catalog.connection, catalog.data, self._store.database.name)
         for table, path, span, _ in files:
             places = places_of(table, path.parent)
-            condition = rows_of(self._store.database.name, places, span.first, span.last)
+            within = RowRange(table, self._store.database.name, places, span.first, span.last)
             source = parquet([catalog.data.at(path)])
             (rows,) = catalog.connection.execute(f"SELECT count(*) FROM {source}").fetchone() or (0,)
             kept = self._erased.kept(source, columns(table))
             file = writer.rewrite(table, path.parent, span.first, span.last, kept)
             if file.rows:
-                catalog.replace(table, condition, file, rows)
+                catalog.replace(within, file, rows)
             else:
-                catalog.remove(table, condition)
+                catalog.remove(within)
                 catalog.data.unlink(file.path)
         Archiver(self._store).refresh(catalog)
         catalog.forget(self._now() + 60.0)

@@ -16,7 +16,7 @@ import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.files import LakeFile
-from barograph_collector.lake.layout import COLLECTOR, columns, partition
+from barograph_collector.lake.layout import COLLECTOR, RowRange, columns, partition
 from barograph_collector.lake.lease import FileLease, Lease, ServerLease, redacted
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import first_line, transaction
@@ -107,27 +107,26 @@ class Catalog:
             for file in files:
                 self._register(file)
 
-    def replace(self, table: str, condition: str, file: LakeFile, rows: int | None = None) -> None:
-        """Register a file in place of those whose rows meet a condition. Raises LakeError.
+    def replace(self, within: RowRange, file: LakeFile, rows: int | None = None) -> None:
+        """Register a file in place of those with these rows. Raises LakeError.
 
         rows: how many rows that are; by default as many as the file has.
         """
         with self._transaction():
             self._describe(f"merged {file.path.name}", self._positions())
-            row = self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}').fetchone()
-            expected = file.rows if rows is None else rows
-            if row != (expected,):
+            found, expected = self._delete(within), file.rows if rows is None else rows
+            if found != expected:
                 raise LakeError(
-                    f"{self._name} has {row and row[0]} rows where {file.path} is to take the place of"
+                    f"{self._name} has {found} rows where {file.path} is to take the place of"
                     f" {expected}: another program has changed it"
                 )
             self._register(file)
 
-    def remove(self, table: str, condition: str) -> None:
-        """Delete the rows that meet a condition, which are whole files. Raises LakeError."""
+    def remove(self, within: RowRange) -> None:
+        """Delete these rows, which are whole files. Raises LakeError."""
         with self._transaction():
-            self._describe(f"removed rows of {table}", self._positions())
-            self.connection.execute(f'DELETE FROM lake."{table}" WHERE {condition}')
+            self._describe(f"removed rows of {within.table}", self._positions())
+            self._delete(within)
 
     def files(self) -> list[tuple[str, PurePosixPath, int]]:
         """The table, path below the data path, and size in bytes of each file. Raises LakeError."""
@@ -243,6 +242,10 @@ class Catalog:
         self.connection.execute(
             f"CALL lake.set_commit_message('{AUTHOR}', {literal(message)}, extra_info => {literal(info)})"
         )
+
+    def _delete(self, within: RowRange) -> int:
+        row = self.connection.execute(f'DELETE FROM lake."{within.table}" WHERE {within.condition}').fetchone()
+        return int(row[0]) if row else 0
 
     def _register(self, file: LakeFile) -> None:
         self.connection.execute(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.files import FileWriter, LakeFile
-from barograph_collector.lake.layout import places_of, rows_of
+from barograph_collector.lake.layout import RowRange, places_of
 
 MIN_FILES: Final = 32
 """Files that are merged before their day has ended."""
@@ -49,11 +49,15 @@ class Span(NamedTuple):
 class Compactor:
     """Merges and expires the files of one collector; for the thread of its publisher. All methods raise LakeError."""
 
-    def __init__(self, collector: str, system: System = SYSTEM) -> None:
+    def __init__(
+        self, collector: str, system: System = SYSTEM, keep: float = KEEP_SECONDS, every: float = EXPIRE_SECONDS
+    ) -> None:
+        """keep: how long files that were merged stay. every: time between two deletions of such files. In seconds."""
         self.merged = 0
         """Files that merges have replaced."""
         self._collector = collector
         self._system = system
+        self._keep, self._every = keep, every
         self._folders: dict[tuple[str, PurePosixPath], list[Span]] | None = None
         self._expired_at = float("-inf")
 
@@ -84,11 +88,11 @@ class Compactor:
         return False
 
     def expire(self, catalog: Catalog) -> None:
-        """Delete files that were merged KEEP_SECONDS ago, now and then."""
-        if (now := self._system.clock.monotonic()) - self._expired_at < EXPIRE_SECONDS:
+        """Delete files that were merged long enough ago, now and then."""
+        if (now := self._system.clock.monotonic()) - self._expired_at < self._every:
             return
         self._expired_at = now
-        catalog.expire(self._system.clock.now() - KEEP_SECONDS)
+        catalog.expire(self._system.clock.now() - self._keep)
 
     def _note(self, table: str, path: PurePosixPath, size: int) -> None:
         span = Span.of(path, size, self._collector)
@@ -99,9 +103,9 @@ class Compactor:
         self, catalog: Catalog, writer: FileWriter, table: str, folder: PurePosixPath, spans: Sequence[Span]
     ) -> None:
         first, last = spans[0].first, spans[-1].last
-        within = rows_of(self._collector, places_of(table, folder), first, last)
+        within = RowRange(table, self._collector, places_of(table, folder), first, last)
         file = writer.merge(table, folder, [span.path for span in spans], first, last)
-        catalog.replace(table, within, file)
+        catalog.replace(within, file)
         self.merged += len(spans)
         assert self._folders is not None
         left = [span for span in self._folders[table, folder] if not first <= span.first <= last]

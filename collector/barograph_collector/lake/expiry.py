@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
-from barograph_collector.lake.layout import CLUSTER, DAY, is_clustered, places_of, rows_of
+from barograph_collector.lake.layout import CLUSTER, DAY, RowRange, is_clustered, places_of
 from barograph_collector.storage.days.archive import EPOCH
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
 from barograph_collector.storage.store import Store
@@ -89,7 +89,7 @@ class Expirer:
             day = (datetime.date.fromisoformat(places[DAY]) - EPOCH).days
             period = periods.of(table, places.get(CLUSTER, ""))
             if period and day < days[-1].day - period and not (table in DAILY and day in hot):
-                catalog.remove(table, rows_of(self._store.database.name, places))
+                catalog.remove(RowRange(table, self._store.database.name, places))
                 self.expired += 1
                 return True
         self._done = state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
@@ -40,9 +40,19 @@ def places_of(table: str, folder: PurePosixPath) -> dict[str, str]:
     return {name: unquote(value) for name, _, value in (part.partition("=") for part in parts)}
 
 
-def rows_of(collector: str, places: Mapping[str, str], first: int | None = None, last: int | None = None) -> str:
-    """The condition on a collector's rows in one directory of a table; of offsets from `first` to `last`, if given."""
-    parts = [f"{name} = {literal(value)}" for name, value in ({COLLECTOR: collector} | dict(places)).items()]
-    if first is not None:
-        parts.append(f'"{OFFSET}" BETWEEN {first} AND {last}')
-    return " AND ".join(parts)
+class RowRange(NamedTuple):
+    """The rows of one collector in one directory of a table, of offsets from `first` to `last`."""
+
+    table: str
+    collector: str
+    places: Mapping[str, str]
+    first: int = 1
+    last: int = 2**63 - 1
+
+    @property
+    def condition(self) -> str:
+        """As SQL."""
+        parts = [
+            f"{name} = {literal(value)}" for name, value in ({COLLECTOR: self.collector} | dict(self.places)).items()
+        ]
+        return " AND ".join([*parts, f'"{OFFSET}" BETWEEN {self.first} AND {self.last}'])

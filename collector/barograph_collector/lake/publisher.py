@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import duckdb
 import msgspec
 import pyarrow as pa
 
-from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.counters import Durations
 from barograph_collector.lake.archiver import Archiver
+from barograph_collector.lake.batches import BatchReader
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.expiry import KEEP, Expirer, Periods
 from barograph_collector.lake.files import FileWriter, LakeFile
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import first_line
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.extensions import LakeError
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.store import Store
 
-BATCH_ROWS: Final = 500_000
-BATCH_BYTES: Final = 2**28
-"""Of texts: a batch with more is halved until it has less, or one row."""
 PUBLISH_SECONDS: Final = 15.0
 """Time between two batches of rows that keep coming."""
 LOOK_SECONDS: Final = 1.0
@@ -73,6 +72,18 @@ class _Mark(msgspec.Struct):
     position: int
 
 
+class LakeParts(NamedTuple):
+    """What a publisher is made of."""
+
+    catalog: Callable[[Lake, str, Path, System], Catalog] = Catalog
+    writer: Callable[[duckdb.DuckDBPyConnection, DataPath, str], FileWriter] = FileWriter
+    batches: Callable[[Store], BatchReader] = BatchReader
+    compactor: Callable[[str, System], Compactor] = Compactor
+
+
+REAL: Final = LakeParts()
+
+
 class Publisher:
     """Publishes the rows of a store to a lake, from `run` until `end` is called."""
 
@@ -83,8 +94,12 @@ class Publisher:
         system: System = SYSTEM,
         seconds: float = PUBLISH_SECONDS,
         periods: Periods = KEEP,
+        parts: LakeParts = REAL,
     ) -> None:
-        """seconds: time between two batches; at once while more than a batch waits. periods: see `Expirer`."""
+        """seconds: time between two batches; at once while more than a batch waits. periods: see `Expirer`.
+
+        parts: simulated ones.
+        """
         self.figures = LakeFigures()
         self._store = store
         self._lake = lake
@@ -95,7 +110,9 @@ class Publisher:
         self._ending = system.threads.event()
         self._hurried = False
         self._catalog: Catalog | None = None
-        self._compactor = Compactor(store.database.name, system)
+        self._parts = parts
+        self._batches = parts.batches(store)
+        self._compactor = parts.compactor(store.database.name, system)
         self.archiver = Archiver(store)
         self.expirer = Expirer(store)
         self.expirer.periods = periods
@@ -161,25 +178,19 @@ class Publisher:
             return False
         catalog.check(self._known)
         began = self._monotonic()
-        first = self._position + 1
-        day, last = self._extent(first, head)
+        batch = self._batches.next(self._position, head)
         writer = self._writer(catalog)
         files: list[LakeFile] = []
-        with self._store.cursor() as log:
-            while last > first and _texts(log, self._relations(first, last)) > BATCH_BYTES:
-                last = first + (last - first) // 2
-            for table, parts in self._relations(first, last).items():
-                selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts)
-                if (rows := log.execute(" UNION ALL ".join(selects)).to_arrow_table()).num_rows:
-                    files += writer.write(table, rows, day, first, last)
-        catalog.commit(files, self._position, last)
+        for table, rows in self._batches.rows(batch):
+            files += writer.write(table, rows, batch.day, batch.first, batch.last)
+        catalog.commit(files, self._position, batch.last)
         self._compactor.add(files)
-        self._reach(last)
+        self._reach(batch.last)
         self.figures.commits.observe(self._monotonic() - began)
         self.figures.rows += sum(file.rows for file in files)
         self.figures.files += len(files)
         self.figures.bytes += sum(file.size for file in files)
-        return last < head
+        return batch.last < head
 
     def compact(self) -> bool:
         """Merge files of one table, cluster and day; whether there were some. Raises as `publish`."""
@@ -187,8 +198,7 @@ class Publisher:
         catalog.check(self._known)
         if not self._store.database.partitions.days:
             return False
-        day, _ = self._extent(self._position + 1, self._position + 1)
-        if not self._compactor.merge(catalog, self._writer(catalog), day):
+        if not self._compactor.merge(catalog, self._writer(catalog), self._batches.day(self._position + 1)):
             self._compactor.expire(catalog)
             return False
         self.figures.merged = self._compactor.merged
@@ -218,12 +228,12 @@ class Publisher:
         return True
 
     def _writer(self, catalog: Catalog) -> FileWriter:
-        return FileWriter(catalog.connection, catalog.data, self._store.database.name)
+        return self._parts.writer(catalog.connection, catalog.data, self._store.database.name)
 
     def _open(self) -> Catalog:
         scratch = self._store.path.with_name(f"{self._store.path.name}.lake.tmp")
         self._lake.data.refresh()
-        catalog = Catalog(self._lake, self._store.database.name, scratch, self._system)
+        catalog = self._parts.catalog(self._lake, self._store.database.name, scratch, self._system)
         try:
             position = catalog.open(self._known)
         except BaseException:
@@ -243,23 +253,6 @@ class Publisher:
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None
-
-    def _extent(self, first: int, head: int) -> tuple[str, int]:
-        """The day of the row at `first`, and the last offset of its batch, in which all rows are of that day."""
-        days = self._store.database.partitions.days
-        before = [day for day in days if day.first_offset <= first] or list(days[:1])
-        ends = [day.first_offset - 1 for day in days if day.first_offset > first]
-        return f"{before[-1].date:%Y-%m-%d}", min([head, first + BATCH_ROWS - 1, *ends])
-
-    def _relations(self, first: int, last: int) -> dict[str, list[str]]:
-        """For each table with rows after `first`, what to select from: those up to `last`."""
-        database = self._store.database
-        within = f'WHERE "{OFFSET}" BETWEEN {first} AND {last}'
-        return {
-            table: [f"{part.source} {within}" for part in database.partitions.after(table, first - 1, last)]
-            for table, newest in database.heads.items()
-            if newest >= first
-        }
 
     def _reach(self, position: int) -> None:
         self._position = self._known = self.figures.position = self._store.published = position
@@ -296,15 +289,3 @@ class Publisher:
         if text != self._complaint:
             _log.error("%s; the log goes on, and the rows follow once the lake takes them", text)
             self._complaint = text
-
-
-def _texts(log: duckdb.DuckDBPyConnection, relations: dict[str, list[str]]) -> int:
-    """Bytes of the texts in these rows."""
-    size = 0
-    for table, parts in relations.items():
-        texts = [name for name, kind in TABLES[table].columns.items() if kind is Kind.TEXT]
-        for part in parts if texts else ():
-            lengths = " + ".join(f'strlen("{name}")' for name in texts)
-            row = log.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {part}").fetchone()
-            size += int(row[0]) if row else 0
-    return size

@@ -1,0 +1,81 @@
+"""Batches of the log: which rows belong into the same files, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
+from barograph_collector.storage.store import Store
+
+BATCH_ROWS: Final = 500_000
+BATCH_BYTES: Final = 2**28
+"""Of texts: a batch with more is halved until it has less, or one row."""
+
+
+class Batch(NamedTuple):
+    """Rows with offsets from `first` to `last`, all stored on one day (YYYY-MM-DD)."""
+
+    first: int
+    last: int
+    day: str
+
+
+class BatchReader:
+    """Cuts the rows of a log into batches, for the thread of the publisher. Raises duckdb.Error."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def day(self, offset: int) -> str:
+        """The day of the row with this offset, or of the next one to come. There is a day."""
+        days = self._store.database.partitions.days
+        before = [day for day in days if day.first_offset <= offset] or list(days[:1])
+        return f"{before[-1].date:%Y-%m-%d}"
+
+    def next(self, after: int, head: int) -> Batch:
+        """The batch behind an offset, of rows up to `head`; there is one at least."""
+        first = after + 1
+        ends = [day.first_offset - 1 for day in self._store.database.partitions.days if day.first_offset > first]
+        last = min([head, first + BATCH_ROWS - 1, *ends])
+        while last > first and self._text_bytes(first, last) > BATCH_BYTES:
+            last = first + (last - first) // 2
+        return Batch(first, last, self.day(first))
+
+    def rows(self, batch: Batch) -> Iterator[tuple[str, pa.Table]]:
+        """The rows by table, of those tables that have any."""
+        with self._store.cursor() as log:
+            for table, parts in self._relations(batch.first, batch.last).items():
+                selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts)
+                if (rows := log.execute(" UNION ALL ".join(selects)).to_arrow_table()).num_rows:
+                    yield table, rows
+
+    def _relations(self, first: int, last: int) -> dict[str, list[str]]:
+        """For each table with rows after `first`, what to select from: those up to `last`."""
+        database = self._store.database
+        within = f'WHERE "{OFFSET}" BETWEEN {first} AND {last}'
+        return {
+            table: [f"{part.source} {within}" for part in database.partitions.after(table, first - 1, last)]
+            for table, newest in database.heads.items()
+            if newest >= first
+        }
+
+    def _text_bytes(self, first: int, last: int) -> int:
+        with self._store.cursor() as log:
+            return _texts(log, self._relations(first, last))
+
+
+def _texts(log: duckdb.DuckDBPyConnection, relations: dict[str, list[str]]) -> int:
+    """Bytes of the texts in these rows."""
+    size = 0
+    for table, parts in relations.items():
+        texts = [name for name, kind in TABLES[table].columns.items() if kind is Kind.TEXT]
+        for part in parts if texts else ():
+            lengths = " + ".join(f'strlen("{name}")' for name in texts)
+            row = log.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {part}").fetchone()
+            size += int(row[0]) if row else 0
+    return size
