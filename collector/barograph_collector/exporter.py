@@ -16,6 +16,7 @@ from barograph_agent.system.clock import CLOCK, Clock
 from barograph_collector.daemon.families import counter, gauge
 from barograph_collector.ingest.counters import Counters, Durations
 from barograph_collector.lake.publisher import LakeFigures
+from barograph_collector.storage.store import JOURNAL_SUFFIX
 
 
 class Exporter(Collector):
@@ -33,7 +34,7 @@ class Exporter(Collector):
                 yield _metric(field.name, field.metadata, getattr(self._counters, field.name))
         lag = self._counters.lag_seconds(self._clock.monotonic())
         path = self._database
-        journal = path.with_name(f"{path.name}.journal").glob("*")
+        journal = path.with_name(f"{path.name}{JOURNAL_SUFFIX}").glob("*")
         wal = path.with_name(f"{path.name}.wal")
         free = 0
         with contextlib.suppress(FileNotFoundError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,22 @@ class Prepared:
         """One cycle; the jobs of each round."""
         self.sources.prepare(lambda ready: self.calls.append([source.endpoint for source in ready]))
         return [list(columns["job"]) for round_ in self.sources.poll() for _, columns in round_]
+
+
+@pytest.mark.parametrize("logs", [[FakeLog(A)], [FakeLog(A), FakeLog(B)]], ids=["one", "two"])
+def test_a_refusal_of_what_a_daemon_reads_at_its_start_does_not_end_it(logs: list[FakeLog]) -> None:
+    prepared = Prepared(*logs)
+
+    def refused(ready: Sequence[FollowedCollector]) -> None:
+        raise ReadRefused("role is agent, expected one that may read")
+
+    prepared.sources.prepare(refused)
+    assert prepared.sources.delivered == {}
+    assert {source.trouble for source in prepared.sources.all} == {"role is agent, expected one that may read"}
+    prepared.sources.prepare(lambda ready: prepared.calls.append([source.endpoint for source in ready]))
+    assert prepared.calls == [[log.endpoint for log in logs]]
+    assert list(prepared.sources.delivered) == [log.name for log in logs]
+    assert not any(source.trouble for source in prepared.sources.all)
 
 
 def test_rounds_of_all_collectors_come_in_turn_and_one_without_an_answer_holds_up_none() -> None:

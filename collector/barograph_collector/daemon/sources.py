@@ -145,8 +145,13 @@ class Sources:
                 else:
                     ready.append(source)
             self._check_names()
-            if ready:
-                prepare(ready)
+            try:
+                if ready:
+                    prepare(ready)
+            except ReadRefused as error:  # whose key may not read, for one
+                for source in ready:
+                    source.fail(error)
+                return
             for source in ready:
                 source.is_ready = True
                 source.succeed()

@@ -34,7 +34,8 @@ from barograph_collector.storage.tail import Tail
 
 LOG: Final = "log.duckdb"
 """The database in the collector's state directory."""
-JOURNAL_FOLDER: Final = f"{LOG}.journal"
+JOURNAL_SUFFIX: Final = ".journal"
+JOURNAL_FOLDER: Final = f"{LOG}{JOURNAL_SUFFIX}"
 """The directory of its journal. A checkpoint and a backup need its lock: one of them waits."""
 FREE_SHARE: Final = 0.5
 MIN_FREE_BYTES: Final = 2**26
@@ -67,7 +68,7 @@ class Store:
         self.lake = lake
         self.published = 2**63 - 1
         """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
-        folder = path.with_name(f"{path.name}.journal")
+        folder = path.with_name(f"{path.name}{JOURNAL_SUFFIX}")
         self._hold = partial(system.disk.locked, folder)
         self._disk = system.disk
         self._swap = system.threads.lock()

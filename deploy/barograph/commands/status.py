@@ -16,7 +16,7 @@ from rich.table import Table
 from barograph.commands.export import since_argument
 from barograph.views.jobs import NAMES, JobQuery, names
 from barograph.views.log import Row, limits, rows_of
-from barograph.views.queries import newest, text
+from barograph.views.queries import newest
 from barograph.views.refusal import NothingKnown, opened_each, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
 from barograph.views.words import figure, json_object, local, number, verdict
@@ -24,6 +24,7 @@ from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
+from barograph_collector.storage.text import literal
 
 MAX_JOBS: Final = 1000
 ANSWER_SECONDS: Final = 5.0
@@ -73,7 +74,7 @@ def _known(value: float | None, unit: str = "") -> str:
 
 def bands_table(reader: LogReader, found: list[Row]) -> Table | None:
     """The runtime bands of the workloads of these jobs; None where there is none."""
-    names = ", ".join(text(name) for name in sorted({job["workload"] for job in found}))
+    names = ", ".join(literal(name) for name in sorted({job["workload"] for job in found}))
     query = f"SELECT * FROM bands WHERE kind = 'runtime' AND workload IN ({names}) {newest('workload')}"
     bands = rows_of(reader.query(query, MAX_JOBS)) if found else []
     table = Table(title="Runtime, 95 % of healthy runs", title_justify="left")

@@ -20,6 +20,7 @@ from barograph.views.refusal import NothingKnown, opened, similar
 from barograph.views.words import local, seconds
 from barograph_agent.settings import agent, places
 from barograph_collector.client.log_reader import LogReader
+from barograph_collector.storage.text import literal
 from barograph_modeler.recognition.edits import WorkEdit
 
 RUNS: Final = 20
@@ -44,7 +45,7 @@ _HOW: Final = {
 
 def groups(reader: LogReader, app: str, limit: int) -> list[Row]:
     """The groups that had a run last, newest first. app: of this application only, unless empty."""
-    selected = f"WHERE app = {queries.text(app)}" if app else ""
+    selected = f"WHERE app = {literal(app)}" if app else ""
     query = f"""
     WITH {LATEST}
     SELECT latest.workload AS workload, any_value(latest.family) AS family, count(*) AS runs,
@@ -142,8 +143,8 @@ def _parsed(text: str | None) -> Any:
 def workload_of(reader: LogReader, name: str) -> str:
     """The group that a name is: its own, or one that somebody gave it. Raises NothingKnown."""
     groups = "SELECT DISTINCT workload FROM assignments"
-    query = f"""WITH {LATEST} SELECT workload FROM ({groups}) WHERE workload = {queries.text(name)}
-        UNION ALL SELECT workload FROM names WHERE name = {queries.text(name)} LIMIT 1"""
+    query = f"""WITH {LATEST} SELECT workload FROM ({groups}) WHERE workload = {literal(name)}
+        UNION ALL SELECT workload FROM names WHERE name = {literal(name)} LIMIT 1"""
     if found := rows_of(reader.query(query, 1)):
         return str(found[0]["workload"])
     known = rows_of(reader.query(f"{groups} LIMIT {NAMES}", NAMES))
@@ -153,7 +154,7 @@ def workload_of(reader: LogReader, name: str) -> str:
 
 def show_one(reader: LogReader, console: Console, name: str) -> None:
     """Print a job or a group. Raises NothingKnown."""
-    if found := runs(reader, f"latest.job = {queries.text(name)}"):
+    if found := runs(reader, f"latest.job = {literal(name)}"):
         row = found[0]
         console.print(f"{row['job']}: {row['workload']}", highlight=False)
         console.print(f"  {row['how']}: {_HOW.get(row['how'], '')}; {row['reason']}", highlight=False)
@@ -163,15 +164,15 @@ def show_one(reader: LogReader, console: Console, name: str) -> None:
     workload = workload_of(reader, name)
     for row in rows_of(reader.query(queries.runtime_changes(workload), 8)):
         console.print(f"{local(row['at'])}: {row['detail']}", highlight=False)
-    console.print(runs_table(runs(reader, f"latest.workload = {queries.text(workload)}")))
+    console.print(runs_table(runs(reader, f"latest.workload = {literal(workload)}")))
 
 
 def edit_of(reader: LogReader, options: argparse.Namespace) -> WorkEdit:
     """The edit that the options ask for. Raises NothingKnown and CommandError."""
     if options.split:
-        if not (found := runs(reader, f"latest.job = {queries.text(options.name)}")):
+        if not (found := runs(reader, f"latest.job = {literal(options.name)}")):
             raise NothingKnown(f"{options.name!r} is no job of the log, expected one that is to be split off")
-        others = runs(reader, f"latest.workload = {queries.text(found[0]['workload'])}")
+        others = runs(reader, f"latest.workload = {literal(found[0]['workload'])}")
         return work_edits.splitting(found[0], others, options.by)
     workload = workload_of(reader, options.name)
     if options.merge is not None:

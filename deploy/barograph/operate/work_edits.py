@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from barograph.cli import CommandError
-from barograph.views import queries
 from barograph.views.log import Row, rows_of
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import account
@@ -16,6 +15,7 @@ from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
+from barograph_collector.storage.text import literal
 from barograph_modeler.recognition.edits import WorkEdit
 from barograph_modeler.recognition.request import Request
 
@@ -78,7 +78,7 @@ def write(endpoint: str, edit: WorkEdit) -> None:
 def answers(reader: LogReader, target: str) -> Row:
     """What the modeler has said of edits of a group: how often, and `kind` and `detail` of the newest answer."""
     query = f"""SELECT count(*) AS count, arg_max(kind, "offset") AS kind, arg_max(detail, "offset") AS detail
-        FROM events WHERE source = {queries.text(target)} AND kind IN ('work-edited', 'work-edit-refused')"""
+        FROM events WHERE source = {literal(target)} AND kind IN ('work-edited', 'work-edit-refused')"""
     return rows_of(reader.query(query, 1))[0]
 
 

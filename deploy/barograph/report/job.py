@@ -14,6 +14,7 @@ from barograph.views.job import find
 from barograph.views.log import Row
 from barograph.views.refusal import NothingKnown
 from barograph.views.words import period, plural, span
+from barograph_collector.storage.text import literal
 
 CLASSES: Final = 12
 """Limit of classes shown."""
@@ -32,7 +33,7 @@ def view(context: ViewContext, name: str) -> dict[str, Any]:
     job = find(context, name)
     if job is None:
         raise NothingKnown(f"no job {name!r} is in the log, expected one that `barograph status` shows")
-    of_job = f"job = {queries.text(name)}"
+    of_job = f"job = {literal(name)}"
     rows = zip(ascii_uppercase, context.rows(queries.classes(of_job, CLASSES)), strict=False)
     classes = [_class(context, job["workload"], of_job, letter, row) for letter, row in rows]
     nodes = context.rows(queries.late_nodes(of_job))

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from barograph.views.log import Row
-from barograph.views.queries import ALARMED, OPEN_DAYS, newest, text
+from barograph.views.queries import ALARMED, OPEN_DAYS, newest
 from barograph.views.states import KNOWN, RECOVERED, UNKNOWN
+from barograph_collector.storage.text import literal
 
 NODE_DAYS: Final = 30
 """Age in days up to which the jobs of a node are found."""
 NAMES: Final = 5_000
 """Names among which similar ones are searched."""
 _DAY: Final = 86400
-_DISPLAYED: Final = f"""CASE WHEN {ALARMED} AND NOT (isfinite(score) AND score > 1) THEN {text(RECOVERED.name)}
-        WHEN state IN ({", ".join(map(text, KNOWN))}) THEN state ELSE {text(UNKNOWN.name)} END"""
+_DISPLAYED: Final = f"""CASE WHEN {ALARMED} AND NOT (isfinite(score) AND score > 1) THEN {literal(RECOVERED.name)}
+        WHEN state IN ({", ".join(map(literal, KNOWN))}) THEN state ELSE {literal(UNKNOWN.name)} END"""
 """The name of the displayed state of a job that is not silent, as `display_state` has it."""
 
 
@@ -57,7 +58,7 @@ class JobQuery:
         # Scores are many: those of the jobs that are shown suffice, unless the verdict is a condition.
         first, last = cut("met"), f"SELECT * FROM judged ORDER BY {order}"
         if self.state:
-            first, last = "SELECT * FROM met", cut(f"judged WHERE displayed = {text(self.state)}")
+            first, last = "SELECT * FROM met", cut(f"judged WHERE displayed = {literal(self.state)}")
         return f"""
 WITH met AS (
     SELECT j.job, j.workload, j.cluster, j.app, j.user, j.ranks, j.started_at, j."offset" AS "number",
@@ -102,9 +103,9 @@ judged AS (
         conditions = ["j.cluster <> 'canary'"]
         conditions.append({True: over, False: running, None: f"({over} OR {running})"}[self.ended])
         equal = (("user", self.user), ("app", self.app))
-        conditions += [f"j.{column} = {text(value)}" for column, value in equal if value]
+        conditions += [f"j.{column} = {literal(value)}" for column, value in equal if value]
         if self.viewer is not None:
-            conditions.append(f"j.user = {text(self.viewer)}")
+            conditions.append(f"j.user = {literal(self.viewer)}")
         if self.since and self.ended:
             # The bounds let DuckDB skip most of a long log.
             begun = self.since - OPEN_DAYS * _DAY
@@ -116,12 +117,12 @@ judged AS (
         if self.name:
             conditions.append(f"({_named(self.name)})")
         if self.search:
-            on_node = f"SELECT job FROM node_blocks WHERE host = {text(self.search)}"
+            on_node = f"SELECT job FROM node_blocks WHERE host = {literal(self.search)}"
             recent = f"ended_at > {now - NODE_DAYS * _DAY:.0f}"
-            part = text(self.search.lower())
+            part = literal(self.search.lower())
             conditions.append(
                 f"({_named(self.search)} OR contains(lower(j.job), {part}) OR lower(j.app) = {part}"
-                f" OR j.host = {text(self.search)} OR j.job IN ({on_node} AND {recent}))"
+                f" OR j.host = {literal(self.search)} OR j.job IN ({on_node} AND {recent}))"
             )
         return " AND ".join(conditions)
 
@@ -139,4 +140,4 @@ def names(column: str) -> str:
 
 def _named(name: str) -> str:
     """The condition for jobs of this name, or of this number in the batch system."""
-    return f"j.job = {text(name)} OR starts_with(split_part(j.job, '/', 2), {text(f'{name}.')})"
+    return f"j.job = {literal(name)} OR starts_with(split_part(j.job, '/', 2), {literal(f'{name}.')})"

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from barograph.views.log import Row
 from barograph.views.states import ALARMS
+from barograph_collector.storage.text import literal
 
 OPEN_DAYS: Final = 30
 """Age in days from which on a job without an end in the log is considered lost."""
@@ -25,16 +26,7 @@ SLACK_SECONDS: Final = 3600.0
 _DAY: Final = 86400
 
 
-def text(value: str) -> str:
-    """A string as an SQL literal.
-
-    >>> text("o'clock")
-    "'o''clock'"
-    """
-    return "'" + value.replace("'", "''") + "'"
-
-
-ALARMED: Final = f"state IN ({', '.join(map(text, ALARMS))})"
+ALARMED: Final = f"state IN ({', '.join(map(literal, ALARMS))})"
 
 
 def newest(*key: str) -> str:
@@ -75,7 +67,7 @@ def reporting(now: float) -> str:
 
 def sparks(jobs: Iterable[str], now: float) -> str:
     """Mean interval of the main class of each job over the last SILENT_SECONDS, in SPARKS steps."""
-    names = ", ".join(text(job) for job in jobs) or "''"
+    names = ", ".join(literal(job) for job in jobs) or "''"
     return f"""
 WITH recent AS (
     SELECT job, class_id, ended_at AS t, sum_seconds AS s, "count" AS n
@@ -98,7 +90,7 @@ def job(name: str) -> str:
     """One job with its latest score, its end and the last prediction of its runtime."""
 
     def latest(table: str) -> str:
-        return f'(SELECT * FROM {table} WHERE job = {text(name)} ORDER BY "offset" DESC LIMIT 1)'
+        return f'(SELECT * FROM {table} WHERE job = {literal(name)} ORDER BY "offset" DESC LIMIT 1)'
 
     return f"""
 SELECT j.job, j.workload, j.cluster, j.app, j.user, j.params, j.ranks, j.nodes, j.started_at,
@@ -113,7 +105,7 @@ def during(job_row: Row) -> str:
     """The condition for rows with `ended_at` of a job. Its bounds in time let DuckDB skip most of a long log."""
     ended_at = job_row["ended_at"]
     until = "" if ended_at is None else f" AND ended_at <= {ended_at + SLACK_SECONDS:.0f}"
-    return f"job = {text(job_row['job'])} AND ended_at >= {job_row['started_at'] - SLACK_SECONDS:.0f}{until}"
+    return f"job = {literal(job_row['job'])} AND ended_at >= {job_row['started_at'] - SLACK_SECONDS:.0f}{until}"
 
 
 def classes(blocks: str, most: int, least_share: float = 0.0) -> str:
@@ -167,7 +159,7 @@ def band(workload: str, class_id: int, before: float | None) -> str:
     until = "" if before is None else f"AND fitted_at < {before:.3f}"
     return f"""
 SELECT method, samples, runs, lower_seconds, expected_seconds, upper_seconds FROM bands
-WHERE workload = {text(workload)} AND class_id = {class_id:d} AND kind = 'interval'
+WHERE workload = {literal(workload)} AND class_id = {class_id:d} AND kind = 'interval'
     AND method NOT IN ('gev', 'bootstrap') {until}
 ORDER BY "offset" DESC LIMIT 1"""
 
@@ -260,7 +252,7 @@ ORDER BY suspected DESC, score DESC LIMIT {count}"""
 
 def applications(user: str | None, part: str = "") -> str:
     """Applications with successful runs, the latest first. user: whose runs count, None for all. part: of the name."""
-    named = f"AND contains(lower(j.app), {text(part.lower())})" if part else ""
+    named = f"AND contains(lower(j.app), {literal(part.lower())})" if part else ""
     return f"""
 SELECT j.cluster, j.app, count(*) AS runs, min(j.ranks) AS least,
     max(j.ranks) AS most, max(r.ended_at) AS ended_at, median(r.runtime_seconds) AS seconds
@@ -273,7 +265,7 @@ def problems(cluster: str, app: str, user: str | None) -> str:
     """Sets of parameters of an application by descending number of successful runs."""
     return f"""
 SELECT j.params, count(*) AS runs FROM jobs j JOIN runs r USING (job)
-WHERE j.cluster = {text(cluster)} AND j.app = {text(app)} AND r.exit_status = 0 {_run_by(user)}
+WHERE j.cluster = {literal(cluster)} AND j.app = {literal(app)} AND r.exit_status = 0 {_run_by(user)}
 GROUP BY j.params ORDER BY runs DESC, max(j.ranks) DESC LIMIT 40"""
 
 
@@ -282,14 +274,14 @@ def runtime_changes(workload: str, *, every_group: bool = False) -> str:
 
     workload: its name, or with `every_group` what the names begin with.
     """
-    condition = f"starts_with(source, {text(workload)})" if every_group else f"source = {text(workload)}"
+    condition = f"starts_with(source, {literal(workload)})" if every_group else f"source = {literal(workload)}"
     return f"""
 SELECT source, detail, "at" FROM events WHERE kind = 'runtime-changed' AND {condition} ORDER BY "at" DESC LIMIT 8"""
 
 
 def scales(cluster: str, app: str, params: str, user: str | None) -> str:
     """Quantiles of the runtimes of one set of parameters by scale and group of like work."""
-    subject = f"cluster = {text(cluster)} AND app = {text(app)} AND params = {text(params)}"
+    subject = f"cluster = {literal(cluster)} AND app = {literal(app)} AND params = {literal(params)}"
     return f"""
 SELECT j.ranks, j.nodes, j.workload, count(*) AS runs, quantile_cont(r.runtime_seconds, 0.05) AS low,
     median(r.runtime_seconds) AS middle, quantile_cont(r.runtime_seconds, 0.95) AS high
@@ -303,7 +295,7 @@ def outcomes(cluster: str, app: str, user: str | None) -> str:
     return f"""
 SELECT o.job, o.result, o.expected_seconds, o.actual_seconds, o.relative_error, j.ranks
 FROM outcomes o JOIN jobs j USING (job)
-WHERE o.application = {text(f"{cluster}/{app}")} {_run_by(user)} ORDER BY o."offset" DESC LIMIT 200"""
+WHERE o.application = {literal(f"{cluster}/{app}")} {_run_by(user)} ORDER BY o."offset" DESC LIMIT 200"""
 
 
 def events() -> str:
@@ -316,7 +308,7 @@ def ended_runs(app: str, cluster: str | None, since: float) -> str:
 
     workload: the group of like work.
     """
-    where = f"app = {text(app)}" + (f" AND cluster = {text(cluster)}" if cluster else "") + " AND ranks > 0"
+    where = f"app = {literal(app)}" + (f" AND cluster = {literal(cluster)}" if cluster else "") + " AND ranks > 0"
     return f"""
 SELECT jobs.job, cluster, workload, params, ranks, nodes, ended_at, runtime_seconds, exit_status,
     job IN ({_alarmed(since)}) AS alarmed
@@ -334,7 +326,7 @@ class ProblemRuns(NamedTuple):
     @property
     def subject(self) -> str:
         """The condition for rows of `jobs`."""
-        return f"app = {text(self.app)} AND cluster = {text(self.cluster)} AND params = {text(self.params)}"
+        return f"app = {literal(self.app)} AND cluster = {literal(self.cluster)} AND params = {literal(self.params)}"
 
     @property
     def jobs(self) -> str:
@@ -403,4 +395,4 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _run_by(user: str | None) -> str:
-    return "" if user is None else f"AND j.user = {text(user)}"
+    return "" if user is None else f"AND j.user = {literal(user)}"
