@@ -1,0 +1,164 @@
+"""The same rows in the lake and in PostgreSQL: bytes of a row, rows loaded a second, and three questions.
+
+PostgreSQL has them by COPY from files, 500,000 rows a transaction as a batch of the lake has, then an index by job and
+statistics; everything else is as it is by default, but for `fsync`, which is off: it is as fast as it can be here.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import numpy as np
+import pytest
+from pyarrow import csv
+
+from barograph_agent.protocol.tables import TABLES, Kind
+from barograph_collector.lake.batches import BATCH_ROWS
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.retention import DAY_SECONDS
+from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.store import LOG, Store
+from helpers.clocks import calendar_at
+from helpers.lakes import any_rows, entry, opened
+from helpers.postgres import Postgres
+from helpers.printed import show
+
+FIRST, DAYS, JOBS_OF_DAY, JOB_ROWS = 20_000, 4, 100, 10_000
+TYPES: Final = {Kind.F64: "double precision", Kind.I64: "bigint", Kind.U64: "numeric(20)", Kind.NAME: "text"}
+ASKED: Final = 5
+Answer = list[list[object]]
+QUESTIONS: Final = {
+    "one job, by class": "SELECT class_id, sum(count), sum(sum_seconds), max({greatest}) FROM {blocks}"
+    " WHERE job = 'hpc/77.0.0' GROUP BY class_id ORDER BY class_id",
+    "longest jobs of a day": "SELECT job, sum(sum_seconds) AS seconds FROM {blocks}"
+    f" WHERE ended_at >= {(FIRST + 1) * 86400} AND ended_at < {(FIRST + 2) * 86400}"
+    " GROUP BY job ORDER BY seconds DESC, job LIMIT 10",
+    "all rows, by class": "SELECT class_id, sum(count), avg(sum_seconds), max({greatest}) FROM {blocks}"
+    " GROUP BY class_id ORDER BY class_id",
+}
+
+
+def rows_of_job(number: int, start: float, random: np.random.Generator) -> CheckedRows:
+    """Single intervals, whose durations are whole nanoseconds as clocks have them."""
+    seconds = np.rint(1e6 * (10 + random.gamma(2.0, 1.0, JOB_ROWS))) * 1e-9
+    values = {
+        "job": f"hpc/{number}.0.0",
+        "world": 0,
+        "class_id": (np.arange(JOB_ROWS) % 10).astype(np.uint64),
+        "first_index": np.arange(JOB_ROWS),
+        "count": 1,
+        "sum_seconds": seconds,
+        "sum_squares": seconds**2,
+        "sum_cubes": seconds**3,
+        "min_seconds": seconds,
+        "max_seconds": seconds,
+        "ended_at": start + np.cumsum(seconds),
+    }
+    return entry("blocks", JOB_ROWS, values)
+
+
+class Server(Postgres):
+    """With a client of its own."""
+
+    def ask(self, *statements: str) -> str:
+        """What psql prints."""
+        command = [str(self._bin / "psql"), "-X", "-At", "-v", "ON_ERROR_STOP=1", self.url("rival")]
+        for statement in statements:
+            command += ["-c", statement]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def asked_of_lake(lake: duckdb.DuckDBPyConnection, question: str) -> tuple[float, Answer]:
+    """Seconds, the median of some, and the rows."""
+    text = question.format(blocks="lake.blocks", greatest="coalesce(max_seconds, sum_seconds)")
+    took = []
+    for _ in range(ASKED + 1):
+        began = time.perf_counter()
+        rows = lake.execute(text).fetchall()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took[1:]), [[str(row[0]), *map(float, row[1:])] for row in rows]
+
+
+def asked_of_server(server: Server, question: str) -> tuple[float, Answer]:
+    """The same."""
+    text = question.format(blocks="blocks", greatest="max_seconds")
+    took = server.ask("\\timing on", *[text] * (ASKED + 1))
+    seconds = [float(found) / 1e3 for found in re.findall(r"^Time: ([\d.]+) ms", took, re.MULTILINE)]
+    rows = [line.split("|") for line in server.ask(text).splitlines()]
+    return statistics.median(seconds[1:]), [[row[0], *map(float, row[1:])] for row in rows]
+
+
+@pytest.mark.timeout(1800)
+def test_the_lake_beside_postgresql(tmp_path: Path) -> None:
+    random, day = np.random.default_rng(1), FIRST
+    with Server() as server, Store(tmp_path / LOG, system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+        server.database("rival")
+        columns = ", ".join(f"{name} {TYPES[kind]}" for name, kind in TABLES["blocks"].columns.items())
+        server.ask(f"CREATE TABLE blocks ({columns})")
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
+        published = loaded = 0.0
+        for number in range(DAYS * JOBS_OF_DAY):
+            day = FIRST + number // JOBS_OF_DAY
+            store.commit([rows_of_job(number, day * DAY_SECONDS + number, random)], {"s": number + 1})
+            if (number + 1) * JOB_ROWS % BATCH_ROWS == 0:
+                began = time.perf_counter()
+                while publisher.publish():
+                    pass
+                published += time.perf_counter() - began
+        day += 1
+        store.commit([any_rows("bands", 1, random)], {"s": 10**6})  # the last day has ended
+        began = time.perf_counter()
+        while publisher.publish() or publisher.compact():
+            pass
+        merged = time.perf_counter() - began
+        publisher.close()
+        rows = DAYS * JOBS_OF_DAY * JOB_ROWS
+        part = server.directory / "part.csv"
+        for first in range(0, rows, BATCH_ROWS):
+            with store.cursor() as log:
+                within = f'"offset" BETWEEN {first + 1} AND {first + BATCH_ROWS}'
+                batch = log.execute(f"SELECT {', '.join(TABLES['blocks'].columns)} FROM blocks WHERE {within}")
+                csv.write_csv(batch.to_arrow_table(), part, csv.WriteOptions(include_header=False))
+            began = time.perf_counter()
+            server.ask(f"\\copy blocks FROM '{part}' CSV")
+            loaded += time.perf_counter() - began
+        began = time.perf_counter()
+        server.ask("CREATE INDEX ON blocks (job)", "VACUUM ANALYZE blocks")
+        indexed = time.perf_counter() - began
+        table, index = map(int, server.ask("SELECT pg_table_size('blocks'), pg_indexes_size('blocks')").split("|"))
+        took = {}
+        with opened(tmp_path / "lake") as lake:
+            query = "SELECT sum(data_file_size_bytes) FROM ducklake_list_files('lake', 'blocks')"
+            (size,) = lake.execute(query).fetchone() or (0,)
+            for question, text in QUESTIONS.items():
+                (ours, found), (theirs, expected) = asked_of_lake(lake, text), asked_of_server(server, text)
+                assert [row[0] for row in found] == [row[0] for row in expected]
+                assert found == [[row[0], *map(approximately, row[1:])] for row in expected]
+                took[question] = ours, theirs
+    show(
+        f"{rows:,} rows of {DAYS} days in the lake and in PostgreSQL",
+        [
+            f"bytes a row    lake {size / rows:.1f}, PostgreSQL {table / rows:.1f} and {index / rows:.1f} of an index",
+            f"rows a second  lake {rows / published:9,.0f} and {merged:.1f} s for merges at the end of days,"
+            f" PostgreSQL {rows / loaded:9,.0f} and {indexed:.1f} s for the index and VACUUM",
+            *(
+                f"{question:<22} lake {ours * 1e3:.0f} ms, PostgreSQL {theirs * 1e3:.0f} ms, ratio {theirs / ours:.1f}"
+                for question, (ours, theirs) in took.items()
+            ),
+        ],
+    )
+    assert 4 * size < table
+
+
+def approximately(value: float) -> object:
+    """Sums differ by the order of their terms."""
+    return pytest.approx(value, rel=1e-9)
