@@ -459,7 +459,7 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: Hist
     catalog = history.publisher._catalog
     assert catalog is not None
     catalog.expire(time.time() + 60.0)
-    left = {path for _, path, _ in catalog.files()}
+    left = {history.root / "lake" / DATA / path for _, path, _ in catalog.files()}
     assert set((history.root / "lake").rglob("*.parquet")) == left
     assert alike([paged(history.store, "silences", 1000)], rows_of(history.root / "lake", "silences"))
 
