@@ -32,8 +32,6 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "threads": 1,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    # Otherwise DuckDB reads a directory in that of the user.
-    "allow_persistent_secrets": False,
 }
 
 
