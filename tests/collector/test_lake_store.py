@@ -32,6 +32,7 @@ from helpers.clocks import system_at
 from helpers.lakes import alike, any_rows, job_row, logged
 from helpers.log import Producer, blocks, collector_on, wait_until
 from helpers.object_store import KEY, SECRET, Swift
+from helpers.postgres import Postgres
 from helpers.up import Up
 
 pytestmark = pytest.mark.process
@@ -294,6 +295,27 @@ def test_a_new_catalog_takes_no_files_of_another_one(tmp_path: Path, swift: Swif
         pytest.raises(LakeError, match="has files, but its catalog has no"),
     ):
         Publisher(store, other).publish()
+
+
+@pytest.mark.integration
+def test_a_catalog_in_postgresql_lists_objects(tmp_path: Path, swift: Swift) -> None:
+    with Postgres() as server:
+        lake = swift.lake("listed", tmp_path, server.database("listed"))
+        history = History(tmp_path, hot_days=0, lake=lake)
+        history.write(days=2)
+        history.day += 1
+        history.store.commit([any_rows("bands", 1, np.random.default_rng(1))], {"s": 10**6})
+        history.store.apply_retention(Retention())
+        expected = logged(history.store, *WRITTEN)
+        history.settle()
+        assert history.archived == [FIRST, FIRST + 1]
+        assert alike([paged(history.store, table, 1000) for table in WRITTEN], expected)
+        catalog = history.publisher._catalog
+        assert catalog is not None
+        assert {f"some/lake/data/{path}" for _, path, _ in catalog.files()} <= set(swift.names("listed"))
+        history.close()
+        with Store(tmp_path / LOG, lake=lake.data) as store:
+            assert not published(store, lake).publish()
 
 
 def test_up_has_a_lake_in_an_object_store(tmp_path: Path, swift: Swift) -> None:
