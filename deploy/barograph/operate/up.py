@@ -236,8 +236,9 @@ def _supervise(supervisor: Supervisor, shutdown: Shutdown, planned: ServicePlan)
     try:
         supervisor.start(shutdown)
         pages = "page" if len(planned.pages) == 1 else "pages"
-        where = f"BAROGRAPH_COLLECTOR={planned.endpoint}, {pages} {' '.join(planned.pages)}"
-        _log.info("ready: %s, Ctrl-C stops everything", where)
+        # No comma behind the endpoints, which may be several with commas between.
+        where = f"{pages} {' '.join(planned.pages)}, BAROGRAPH_COLLECTOR={planned.endpoint}"
+        _log.info("ready: %s (Ctrl-C stops everything)", where)
         notifier.ready()
         while not shutdown.wait(0.2):
             notifier.alive()
