@@ -80,8 +80,7 @@ class Schedule:
             machine.run(CALM_SECONDS, until=self._is_quiet)
             deliveries = [node.start("delivery", partial(deliver, facility.collectors)) for node in self._nodes]
             machine.run(CALM_SECONDS, until=lambda: all(self._over(one) for one in deliveries))
-            machine.run(30.0, until=lambda: self._has_followed() and not self._held())
-            machine.run(60.0, until=lambda: not self._lake_lacks())
+            machine.run(60.0, until=lambda: self._has_followed() and not self._held() and not self._lake_lacks())
             self._check()
         except Stuck as error:
             raise self._broken(str(error)) from None
