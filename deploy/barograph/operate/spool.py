@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
         for directory in waiting:
             size = sum(path.stat().st_size for path in directory.glob("*.seg"))
             print(f"{directory}  {size:,} bytes")
-        print(f"{len(waiting)} runs wait")
+        print("1 run waits" if len(waiting) == 1 else f"{len(waiting)} runs wait")
         return 0
     delivery = SpoolDelivery(root, options.collector, options.seconds)
     delivery.run()
