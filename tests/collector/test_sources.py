@@ -150,6 +150,32 @@ def test_a_collector_that_comes_back_with_another_log_is_read_anew_and_with_the_
     assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 0}, B: {"blocks": 3}, "new": {"blocks": 1}}
 
 
+class OnlyLog(FakeLog):
+    """The only collector, whose reads need not wait."""
+
+    def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
+        return super().follow(offsets, limit, max(seconds, 1.0))
+
+
+@pytest.mark.parametrize("is_missed", [True, False])
+def test_the_only_collector_is_read_anew_if_it_comes_back_with_another_log(is_missed: bool) -> None:
+    """Its state was wiped. It would be read from the offsets of the former log on, which it has not."""
+    log = OnlyLog(A, ["old1", "old2"])
+    prepared = Prepared(log)
+    assert prepared.step() == [["old1", "old2"]]
+    if is_missed:
+        log.error = LogUnavailable("away")
+    else:
+        log.connections = 2
+    for _ in range(2):
+        with pytest.raises(LogUnavailable, match="away" if is_missed else "was started again"):
+            list(prepared.sources.poll())
+    log.error, log.name, log.offset, log.rounds = None, "new", 0, [["new1"]]
+    assert prepared.step() == [["new1"]]
+    assert prepared.calls == [[A], [A]]
+    assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 2}, "new": {"paces": 0, "blocks": 1}}
+
+
 def test_two_addresses_of_one_collector_end_the_daemon() -> None:
     first, second = FakeLog(A), FakeLog(B)
     second.name = A

@@ -202,12 +202,15 @@ class Sources:
                     yield round_
 
     def _poll(self, source: FollowedCollector) -> Iterator[list[Rows]]:
+        if source.must_check or source.reader.connections > 1:
+            source.must_check = True
+            raise LogUnavailable(source.trouble or f"the collector at {source.endpoint} was started again")
         try:
             for found in source.follower.poll():
                 source.trouble = ""
                 yield found
         except (LogUnavailable, ReadRefused) as error:
-            source.trouble = str(error)
+            source.trouble, source.must_check = str(error), True
             raise
         source.trouble = ""
 
