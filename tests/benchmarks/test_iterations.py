@@ -53,6 +53,9 @@ def disturbed(healthy: Application, began: Path) -> Application:
 def test_a_slow_rank_is_found_by_iterations_as_by_an_allreduce(tmp_path: Path) -> None:
     runs: dict[str, list[Run]] = {form: [] for form in FORMS}
     seconds: dict[str, list[float]] = {form: [] for form in FORMS}
+    # Of its own, since files beside a program that differ from run to run may be its input.
+    folder = tmp_path / "run"
+    folder.mkdir()
     with Up(tmp_path) as up:
         reader = LogReader(up.endpoint, 60.0)
         for number in range(2 * HEALTHY):
@@ -61,7 +64,7 @@ def test_a_slow_rank_is_found_by_iterations_as_by_an_allreduce(tmp_path: Path) -
                 began = tmp_path / f"began-{form}-{number}"
                 program = disturbed(program, began) if number >= HEALTHY else program
                 known = {run.job for found in runs.values() for run in found}
-                runs[form].append(run := watch(program, tmp_path, up, reader, known, CORES))
+                runs[form].append(run := watch(program, folder, up, reader, known, CORES))
                 if began.exists():
                     seconds[form].append(run.alarm_at - float(began.read_text()))
         reader.close()
