@@ -58,26 +58,26 @@ ELSEWHERE = ["Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_re
              "Wait", "Waitall", "Waitany", "Waitsome", "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Gatherv",
              "Scatter", "Scatterv", *(f"Neighbor_{name}" for name in ("allgather", "allgatherv", "alltoall",
                                                                       "alltoallv", "alltoallw"))]  # fmt: skip
-WINDOW = [f"Win_{name}" for name in ("fence", "start", "complete", "wait", "lock", "lock_all", "unlock", "unlock_all",
-                                     "flush", "flush_all")]  # fmt: skip
+WINDOW = [f"Win_{name}" for name in ("fence", "start", "post", "complete", "wait", "lock", "lock_all", "unlock",
+                                     "unlock_all", "flush", "flush_all", "flush_local", "flush_local_all",
+                                     "test")]  # fmt: skip
+FILE = [f"File_{action}_{name}" for action in ("read", "write") for name in ("all", "at_all", "ordered")]
+POLLING = ["Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe"]
 SENDING = ["Isend", "Ibsend", "Irsend", "Issend"]
 # mpi4py calls these if they are defined, so the shim must work without the library's.
 LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter",
          "Reduce_scatter_block", "Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_replace", "Mrecv",
          "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Scatter", "Neighbor_allgather",
-         "Neighbor_alltoall", *SENDING]  # fmt: skip
+         "Neighbor_alltoall", *FILE, *SENDING]  # fmt: skip
 LIFE = ["Init", "Init_thread", "Finalize"]
 SPELLINGS = ["_", "__", "_f08_"]
+CALLS = [*{*ROUND}, *ELSEWHERE, *WINDOW, *FILE, *(f"{name}_end" for name in FILE), "File_sync", *POLLING, *SENDING]
 WRAPPED = [
-    *(f"MPI_{name}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING, "Session_init", "Session_finalize")),
+    *(f"MPI_{name}" for name in (*LIFE, *CALLS, "Session_init", "Session_finalize")),
     *(f"MPI_{name}_c" for name in LARGE),
-    *(f"MPI_{name.upper()}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING)),
-    *(f"mpi_{name.lower()}{end}" for name in (*LIFE, *{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING) for end in SPELLINGS),
-    *(
-        f"mpi_{name.lower()}_f08ts_{end}"
-        for name in (*{*ROUND}, *ELSEWHERE, *WINDOW, *SENDING)
-        for end in ("", "large_")
-    ),
+    *(f"MPI_{name.upper()}" for name in (*LIFE, *CALLS)),
+    *(f"mpi_{name.lower()}{end}" for name in (*LIFE, *CALLS) for end in SPELLINGS),
+    *(f"mpi_{name.lower()}_f08ts_{end}" for name in CALLS for end in ("", "large_")),
 ]
 
 

@@ -20,7 +20,8 @@ static bool call_from(const char *place, enum ring_op op)
     waited += 3;
     if (!writer_follows(&writer, op, from))
         return false;
-    return writer_follow(&writer, (struct timed){now - 3, now, waited - 3, RING_BYTES_UNKNOWN, op, {1, 8}}, call, from);
+    struct timed timed = {now - 3, now, waited - 3, RING_BYTES_UNKNOWN, op, {1, 8}};
+    return writer_follow(&writer, &timed, &call, from);
 }
 
 static void calls(unsigned count, unsigned release_at)

@@ -128,7 +128,7 @@ def test_a_modeler_that_begins_again_says_nothing_twice_and_scores_what_a_former
 def test_state_that_went_through_a_snapshot_predicts_the_same(story, tmp_path):
     life, _, _ = story
     path = tmp_path / "snapshot"
-    write_snapshot(path, {"jobs": 1}, "", life.processor.state())
+    write_snapshot(path, {"log": {"jobs": 1}}, "", life.processor.state())
     other = Life()
     other.processor.restore(read_snapshot(path, "")[1])
     other.observe()
