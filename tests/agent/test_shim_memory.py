@@ -16,7 +16,7 @@ from helpers import mpi as mpis
 
 PROGRAMS = Path(__file__).with_name("programs")
 # Followed by the records of rank 0.
-RUNS = {"collectives.c": (["20", "finalize"], 220), "blocking.c": ([], 71), "threads.c": (["4", "200"], 800)}
+RUNS = {"collectives.c": (["20", "finalize"], 220), "blocking.c": ([], 113), "threads.c": (["4", "200"], 800)}
 RUNS |= {"paths.c": (["50"], 600), "handles.c": (["20"], 60)}
 
 programs = pytest.mark.parametrize("name", RUNS)
