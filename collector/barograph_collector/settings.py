@@ -18,7 +18,7 @@ from barograph_collector.daemon.settings import DaemonSettings, Metrics
 from barograph_collector.lake.expiry import FORM, Periods
 from barograph_collector.lake.lease import redacted
 from barograph_collector.lake.place import lake_place
-from barograph_collector.storage.days.object_store import SCHEME
+from barograph_collector.storage.days.data_path import SCHEME
 from barograph_collector.storage.days.retention import Retention
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +21,7 @@ from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.days.data_path import DirectoryPath
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.store import LOG, Store
-from helpers.lakes import alike, any_rows, job_row, logged, opened, rows_of
+from helpers.lakes import alike, any_rows, job_row, kill_publishers, logged, opened, rows_of
 from helpers.postgres import PASSWORD, Postgres
 
 pytestmark = pytest.mark.integration
@@ -160,18 +157,8 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_se
 ) -> None:
     chance, url = random.Random(5), server.database("kills")
     tests = str(Path(__file__).parents[1])
-    for number in range(8):
-        command = [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), tests, url]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"begun\n"
-            time.sleep(chance.uniform(0.1, 2.0))
-            if number % 2:
-                server.stop()
-                time.sleep(chance.uniform(0.0, 0.5))
-                assert process.poll() is None
-                server.start()
-            process.send_signal(signal.SIGKILL)
+    command = [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), tests, url]
+    kill_publishers(command, 8, chance, server.stop, server.start)
     with Store(tmp_path / "log.duckdb") as store:
         publisher = Publisher(store, Lake.at(tmp_path / "lake", url))
         publish(publisher)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -24,12 +23,11 @@ from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
 from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.days.retention import Retention
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, restored
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import LOG, Store
 from helpers.archives import FIRST, WRITTEN, History, asked, followed, paged, selected
 from helpers.clocks import system_at
-from helpers.lakes import alike, any_rows, job_row, logged
+from helpers.lakes import alike, any_rows, attached_rows, job_row, kill_publishers, logged
 from helpers.log import Producer, blocks, collector_on, wait_until
 from helpers.object_store import KEY, SECRET, Swift
 from helpers.postgres import Postgres
@@ -64,13 +62,7 @@ def rows_of(swift: Swift, lake: Lake, *tables: str) -> Rows:
             f" ENDPOINT '127.0.0.1:{swift.port}', URL_STYLE 'path', USE_SSL false)"
         )
         connection.execute(f"ATTACH 'ducklake:{lake.directory / CATALOG_FILE}' AS lake (READ_ONLY)")
-        return [
-            connection.execute(
-                f"SELECT {', '.join(restored(table, column) for column in LOG_COLUMNS[table])}"
-                f' FROM lake."{table}" ORDER BY "{OFFSET}"'
-            ).fetchall()
-            for table in tables
-        ]
+        return attached_rows(connection, *tables)
 
 
 def test_rows_are_published_merged_archived_read_and_expired(tmp_path: Path, swift: Swift) -> None:
@@ -265,18 +257,7 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_st
     chance = random.Random(7)
     lake = swift.lake("kills", tmp_path)
     command = [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), str(Path(__file__).parents[1])]
-    for number in range(4):
-        environment = {**os.environ, **swift.environment}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"begun\n"
-            time.sleep(chance.uniform(0.1, 2.0))
-            if number % 2:
-                swift.kill()
-                time.sleep(chance.uniform(0.0, 0.5))
-                assert process.poll() is None
-                swift.start()
-            process.send_signal(signal.SIGKILL)
+    kill_publishers(command, 4, chance, swift.kill, swift.start, {**os.environ, **swift.environment})
     with Store(tmp_path / LOG, lake=lake.data) as store:
         published(store, lake).close()
         assert store.head > 1000

@@ -8,8 +8,9 @@ import pytest
 
 from barograph_agent.settings.sources import ConfigError, Configuration
 from barograph_collector.settings import CollectorSettings
+from barograph_collector.storage.days.data_path import split
 from barograph_collector.storage.days.extensions import LakeError
-from barograph_collector.storage.days.object_store import Credentials, ObjectStore, split
+from barograph_collector.storage.days.object_store import Credentials, ObjectStore
 
 FILE = "[default]\naws_access_key_id = key\naws_secret_access_key = hidden%s\n"
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hidden"}

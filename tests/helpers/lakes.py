@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,13 +67,43 @@ def opened(lake: Path, catalog: str = "") -> Iterator[duckdb.DuckDBPyConnection]
 def rows_of(lake: Path, *tables: str, catalog: str = "") -> list[list[tuple[Any, ...]]]:
     """The rows of each of these tables as they were in the log, in the order of their offsets."""
     with opened(lake, catalog) as connection:
-        return [
-            connection.execute(
-                f"SELECT {', '.join(restored(table, column) for column in LOG_COLUMNS[table])}"
-                f' FROM lake."{table}" ORDER BY "{OFFSET}"'
-            ).fetchall()
-            for table in tables
-        ]
+        return attached_rows(connection, *tables)
+
+
+def attached_rows(connection: duckdb.DuckDBPyConnection, *tables: str) -> list[list[tuple[Any, ...]]]:
+    """The same of a lake that is attached as `lake`."""
+    return [
+        connection.execute(
+            f"SELECT {', '.join(restored(table, column) for column in LOG_COLUMNS[table])}"
+            f' FROM lake."{table}" ORDER BY "{OFFSET}"'
+        ).fetchall()
+        for table in tables
+    ]
+
+
+def kill_publishers(
+    command: Sequence[str],
+    times: int,
+    chance: random.Random,
+    stop: Callable[[], None],
+    start: Callable[[], None],
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a publisher that prints `begun`, and kill it at a random instant, so often.
+
+    stop, start: of the server with the lake or its catalog, which is away every other time.
+    """
+    for number in range(times):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(chance.uniform(0.1, 2.0))
+            if number % 2:
+                stop()
+                time.sleep(chance.uniform(0.0, 0.5))
+                assert process.poll() is None
+                start()
+            process.send_signal(signal.SIGKILL)
 
 
 def logged(store: Store, *tables: str) -> list[list[tuple[Any, ...]]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barograph_agent.kernel.readings import process_stat
 from barograph_agent.system.processes import Processes
 from barograph_agent.work.build_id import segments
 
@@ -98,10 +99,8 @@ class HiddenPrograms:
     def _below(self, root: int) -> Iterator[int]:
         children: dict[int, list[int]] = {}
         for pid in self._processes.ids():
-            # The name of a command may contain spaces and brackets; the state and the parent follow the last bracket.
-            fields = self._processes.show(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-            if len(fields) > 1:
-                children.setdefault(int(fields[1]), []).append(pid)
+            if (stat := process_stat(self._processes, pid)) is not None:
+                children.setdefault(stat.parent, []).append(pid)
         left = [root]
         while left:
             yield (pid := left.pop())

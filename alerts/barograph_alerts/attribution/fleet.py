@@ -26,6 +26,7 @@ TAILS: Final = (0.003, 0.01, 0.03)
 HIT: Final = 0.9
 """What is staked on that."""
 UNUSUAL: Final = 100
+"""E-value from which a node is ordinary no longer: more than one job can give."""
 MAX_COMPARED: Final = 2**17
 """Excesses of nodes in jobs that are kept; those of the oldest jobs are dropped."""
 MIN_POOL: Final = 100

@@ -64,10 +64,14 @@ class FollowedCollector:
             self.fail(error)
             return False
 
+    def is_in_doubt(self) -> bool:
+        """Whether it may have another log than before, which is to be checked before it is read on."""
+        self.must_check = self.must_check or self.reader.connections > 1
+        return self.must_check
+
     def read(self) -> list[Rows]:
         """The next round; empty where there is none yet, or the collector does not answer."""
-        self.must_check = self.must_check or self.reader.connections > 1
-        if self.must_check:
+        if self.is_in_doubt():
             return []
         try:
             found = self.follower.read(WAIT_SECONDS)
@@ -202,8 +206,7 @@ class Sources:
                     yield round_
 
     def _poll(self, source: FollowedCollector) -> Iterator[list[Rows]]:
-        if source.must_check or source.reader.connections > 1:
-            source.must_check = True
+        if source.is_in_doubt():
             raise LogUnavailable(source.trouble or f"the collector at {source.endpoint} was started again")
         try:
             for found in source.follower.poll():

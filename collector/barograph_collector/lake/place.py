@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM
-from barograph_collector.storage.days.data_path import DataPath, DirectoryPath
-from barograph_collector.storage.days.object_store import SCHEME, ObjectStore, split
+from barograph_collector.storage.days.data_path import SCHEME, DataPath, DirectoryPath, split
 
 CATALOG_FOLDER: Final = "lake-catalog"
 """In the state directory: the catalog of a lake in an object store, unless a database has it."""
@@ -44,6 +43,9 @@ class Lake(NamedTuple):
         """
         if not place.startswith(SCHEME):
             return cls.at(Path(place), url)
+        # Its client starts threads, for a lake in a bucket only.
+        from barograph_collector.storage.days.object_store import ObjectStore
+
         return cls(ObjectStore(place, endpoint, credentials, environment), (state / CATALOG_FOLDER).absolute(), url)
 
     @property

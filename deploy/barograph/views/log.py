@@ -84,7 +84,7 @@ class LogView:
         self._answered_at = 0.0
         self._tried_at = 0.0
         self.intake_trouble = ""
-        """Why the collector takes no rows, if its disk is full."""
+        """Why the collector takes no rows of anybody; empty where it does."""
         self._probed_at = 0.0
 
     def query(self, query: str, max_age: float = MAX_AGE, name: str = "") -> CachedResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
@@ -14,6 +15,8 @@ from barograph_agent.system.system import SYSTEM
 
 DATA: Final = "data"
 """The directory of the files in that of the lake."""
+SCHEME: Final = "s3://"
+_PLACE: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_.=+-]+)*)/?")
 
 
 class DataPath(Protocol):
@@ -137,3 +140,15 @@ class DirectoryPath:
     def explain(self, text: str) -> str:
         """As it is."""
         return text
+
+
+def split(place: str) -> tuple[str, str]:
+    """The bucket and the prefix, which begins with a slash or is empty. Raises ValueError.
+
+    >>> split("s3://hpc/lakes/one/"), split("s3://hpc")
+    (('hpc', '/lakes/one'), ('hpc', ''))
+    """
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        raise ValueError(f"{place!r} is no place in an object store, expected s3://BUCKET/PREFIX")
+    return match[1], match[2]

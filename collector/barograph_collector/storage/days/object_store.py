@@ -17,11 +17,10 @@ from urllib.parse import urlsplit
 import duckdb
 from pyarrow import fs
 
-from barograph_collector.storage.days.data_path import DATA
+from barograph_collector.storage.days.data_path import DATA, SCHEME, split
 from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.text import literal
 
-SCHEME: Final = "s3://"
 MARKER: Final = "barograph-lake"
 """An object beside the files: without it a bucket has no lake."""
 AMAZON: Final = "https://s3.amazonaws.com"
@@ -33,7 +32,6 @@ _SETTINGS: Final = (
     # Parts of 5 MiB, the least that S3 takes: each is in memory until it is sent.
     " SET s3_uploader_max_filesize = '40GB'; SET s3_uploader_thread_limit = 2"
 )
-_PLACE: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_.=+-]+)*)/?")
 _DENIED: Final = re.compile(
     r"ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_ACCESS_KEY|EXPIRED_TOKEN|\bHTTP (?:code )?40[13]\b"
 )
@@ -114,7 +112,7 @@ class ObjectStore:
 
     def check(self, known: bool) -> None:
         """The bucket is there, and so is the lake if it was."""
-        if self._kind(f"{self._bucket}/{self._key(MARKER)}") is fs.FileType.File:
+        if self._kind(self._key(MARKER)) is fs.FileType.File:
             return
         if self._kind(self._bucket) is fs.FileType.NotFound:
             raise LakeError(self._no_bucket)
@@ -123,7 +121,7 @@ class ObjectStore:
 
     def make(self) -> None:
         """The marker, which also shows whether the credentials can write."""
-        key = f"{self._bucket}/{self._key(MARKER)}"
+        key = self._key(MARKER)
         if self._kind(key) is fs.FileType.File:
             return
         with self._told(), self._filesystem().open_output_stream(key) as stream:
@@ -131,7 +129,7 @@ class ObjectStore:
 
     def has_files(self) -> bool:
         """Whether there is any."""
-        return self._kind(f"{self._bucket}/{self._key(DATA)}") is not fs.FileType.NotFound
+        return self._kind(self._key(DATA)) is not fs.FileType.NotFound
 
     def at(self, path: PurePosixPath | str) -> str:
         """Its URL."""
@@ -159,7 +157,7 @@ class ObjectStore:
 
     def find(self, prefix: str) -> Iterator[PurePosixPath]:
         """In the whole lake."""
-        base = f"{self._bucket}/{self._key(DATA)}"
+        base = self._key(DATA)
         with self._told():
             found = self._filesystem().get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
         for info in found:
@@ -180,10 +178,11 @@ class ObjectStore:
         return text
 
     def _key(self, name: str) -> str:
-        return f"{self.lake}/{name}".removeprefix(f"{SCHEME}{self._bucket}/")
+        """As pyarrow has it: with the bucket."""
+        return f"{self.lake}/{name}".removeprefix(SCHEME)
 
     def _path(self, path: PurePosixPath) -> str:
-        return f"{self._bucket}/{self._key(DATA)}/{path}"
+        return self._key(f"{DATA}/{path}")
 
     def _kind(self, path: str) -> fs.FileType:
         with self._told():
@@ -218,18 +217,6 @@ class ObjectStore:
                 **options,
             )
         return self._objects
-
-
-def split(place: str) -> tuple[str, str]:
-    """The bucket and the prefix, which begins with a slash or is empty. Raises ValueError.
-
-    >>> split("s3://hpc/lakes/one/"), split("s3://hpc")
-    (('hpc', '/lakes/one'), ('hpc', ''))
-    """
-    match = _PLACE.fullmatch(place)
-    if match is None:
-        raise ValueError(f"{place!r} is no place in an object store, expected s3://BUCKET/PREFIX")
-    return match[1], match[2]
 
 
 def _read(file: Path) -> Mapping[str, str]:
