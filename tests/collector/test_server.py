@@ -229,6 +229,7 @@ def test_a_drained_collector_takes_nothing_keeps_what_it_has_and_takes_rows_agai
     assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 0, "draining", DRAINED)
     assert reader.intake_trouble() == DRAINED
     collector.drain(False)
+    wait_until(lambda: not collector.counters.draining, "the receiver takes rows again")
     assert producer.hello().acked == 1
     producer.append(2, "blocks", 3, blocks(3, first=3))
     producer.receive_ack(2)
