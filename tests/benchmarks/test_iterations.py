@@ -26,7 +26,7 @@ PROGRAM = Path(__file__).with_name("programs") / "halo.c"
 FORMS = {"messages": "iterations", "allreduce": "an Allreduce"}
 CORES = sorted(os.sched_getaffinity(0))[:2]
 HEALTHY = 3
-SECONDS = 40
+SECONDS = 30
 MICROSECONDS = 5_000
 FACTOR = 1.5
 

@@ -20,6 +20,7 @@ from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
+from barograph_alerts.job.verdict import COMPARED
 from barograph_modeler.pace.windows import JobBlocks
 
 UNASSIGNED: Final = "unassigned"
@@ -70,12 +71,13 @@ class WatchedJob:
         """That of the row of `jobs`."""
         self.how = ""
         """How the group was found; empty until then."""
+        self.left = ""
+        """The group of the runs that asked for the same, if the run was found to do other work than these."""
         self.assigned = 0
-        """How often that was said."""
+        """Number of its rows of `assignments`."""
         self.looks: set[float] = set()
         """Ages at which it was reported what the run communicates, each a reason to say it again."""
-        self.app = ""
-        self.user = ""
+        self.app = self.user = ""
         self.monitor: JobMonitor | None = None
         self.waiting: list[tuple[JobBlocks, npt.NDArray[np.float64]]] = []
         """Blocks, and the longest interval of each."""
@@ -85,7 +87,7 @@ class WatchedJob:
         self.work: list[WorkSpan] = []
         self.nodes = 0
         self.host = ""
-        self.started_at = math.nan
+        self.started_at = self.runtime_seconds = math.nan
         self.problem: Problem | None = None
         self.runtime_prior: RuntimePrior | None = None
         self.sync_points: dict[int, int] = {}
@@ -95,7 +97,6 @@ class WatchedJob:
         self.workers = WorkerRows()
         self.node_work = NodeWork()
         self.kernel = KernelAccount()
-        self.runtime_seconds = math.nan
         self.ended = False
         self.ended_at = math.inf
         """When that was first seen, in Unix seconds."""
@@ -141,6 +142,10 @@ class WatchedJob:
                 self.reported = None if self.reported else ()
             if self.kept is not None:
                 self.waiting, self.kept = self.kept + self.waiting, []
+        if how != "first":
+            self.left = ""
+        elif self.how in COMPARED and workload != self.workload:
+            self.left = self.workload
         self.workload, self.how, self.assigned = workload, how, self.assigned + 1
 
     @property

@@ -55,6 +55,7 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
         phase=phase,
         runtime=_runtime(job, monitor, runtimes, now),
         coincidence=first,
+        left=known.runtimes.get(job.left),
         unit=job.unit,
     )
     columns = {
