@@ -79,7 +79,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
             end = CommandEnd(CLOCK.now(), runtime, status)
             report = guard.finish(end)
             _summarize(report, end, guard, _hidden(report, guard, command), out)
-            print(f"barograph: job       {places.job_address(job.key, guard.plan.endpoint, environment)}", file=out)
+            print(f"barograph: job       {places.job_address(job.key, settings.endpoint, environment)}", file=out)
         except KeyboardInterrupt:
             print("barograph: interrupted; the sidecar continues delivery in the background", file=out)
         except Exception as error:

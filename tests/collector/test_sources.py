@@ -74,7 +74,9 @@ class Prepared:
 
 
 @pytest.mark.parametrize("logs", [[FakeLog(A)], [FakeLog(A), FakeLog(B)]], ids=["one", "two"])
-def test_a_refusal_of_what_a_daemon_reads_at_its_start_does_not_end_it(logs: list[FakeLog]) -> None:
+def test_a_refusal_of_what_a_daemon_reads_at_its_start_does_not_end_it(
+    logs: list[FakeLog], caplog: pytest.LogCaptureFixture
+) -> None:
     prepared = Prepared(*logs)
 
     def refused(ready: Sequence[FollowedCollector]) -> None:
@@ -83,6 +85,9 @@ def test_a_refusal_of_what_a_daemon_reads_at_its_start_does_not_end_it(logs: lis
     prepared.sources.prepare(refused)
     assert prepared.sources.delivered == {}
     assert {source.trouble for source in prepared.sources.all} == {"role is agent, expected one that may read"}
+    lines = [record.getMessage() for record in caplog.records]
+    others = ", the other collectors are followed meanwhile" if len(logs) > 1 else ""
+    assert lines == [f"role is agent, expected one that may read; retrying{others}"] * len(logs)
     prepared.sources.prepare(lambda ready: prepared.calls.append([source.endpoint for source in ready]))
     assert prepared.calls == [[log.endpoint for log in logs]]
     assert list(prepared.sources.delivered) == [log.name for log in logs]

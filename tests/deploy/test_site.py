@@ -27,20 +27,20 @@ from barograph.cli import main as barograph
 from barograph.site import server
 from barograph.site.app import create
 from barograph.views import words as texts
-from barograph.views.log import LogView, Row, rows_of
+from barograph.views.collectors.log_views import LogViews
+from barograph.views.log import Row, rows_of
 from barograph.views.modeler import ModelerClient
 from barograph.views.words import round_seconds
 from barograph_collector.auth.http_access import VIEWERS, Access, add
 from barograph_collector.client.log_reader import QueryResult
 from barograph_collector.server import Collector
-from helpers.fleet import CLASS, Fleet, site_row
+from helpers.fleet import CLASS, HOSTILE, Fleet, put_examples
 from helpers.log import collector_on
 from helpers.service import NOWHERE
 
 BASE = "http://127.0.0.1"
 AWAY = "http://127.0.0.1:1"
 METRICS = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
-HOSTILE = "<script>alert(1)</script>"
 NOW = time.time()
 """Unix seconds of all rows."""
 
@@ -62,28 +62,8 @@ def words(answer: httpx2.Response) -> str:
 
 
 def fill(endpoint: str) -> None:
-    """Eight running jobs of two users, one of them slow, and ended runs."""
     fleet = Fleet(endpoint, NOW)
-    jobs = [fleet.job(f"lab/{n}.0.0", user="amara" if n % 2 else "boris", age=500) for n in range(1, 9)]
-    slow, fresh = jobs[0], jobs[7]
-    fleet.put("sites", [site_row("md.cpp:12", HOSTILE)])
-    fleet.put("jobs", jobs)
-    fleet.put("blocks", [row for job in jobs for row in fleet.blocks(job, 60, 0.5 if job is slow else 1.0)])
-    fleet.put("node_blocks", fleet.node_blocks(slow, 3, 0.5))
-    fleet.put("workers", fleet.workers(jobs[1], 4, slow=3))
-    fleet.put("scores", [fleet.score(job) for job in jobs if job is not fresh])
-    fleet.put("scores", [fleet.score(slow, "slow", 1.34, 250, score=8.0, sentence=f"slow: 1.34x {HOSTILE}")])
-    recovered = {"score": 0.2, "recovered_at": NOW - 20}
-    fleet.put("scores", [fleet.score(jobs[2], "slow", 1.2, 100, sentence="slow: for a while", **recovered)])
-    fleet.put("bands", [fleet.band(slow)])
-    fleet.put("predictions", [fleet.prediction(slow, 700.0)])
-    ended = [fleet.job(f"lab/{n}.0.0", "wrf", "amara", 32 * 2 ** (n % 3), age=4000) for n in range(100, 112)]
-    fleet.put("jobs", ended)
-    fleet.put("runs", [fleet.run(job, 100 + 3.0 * n) for n, job in enumerate(ended)])
-    fleet.put("outcomes", [fleet.outcome(job, 0.02 * n - 0.1) for n, job in enumerate(ended)])
-    fleet.put("scores", [fleet.score(ended[0], "slow", 1.5, 3500, final=1, sentence="slow: as it was")])
-    rebuilt = {"kind": "runtime-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "at": NOW - 60}
-    fleet.put("events", [{"source": f"lab/{app}@32x1+a1b2c3", **rebuilt} for app in ("wrf", "wrf2")])
+    put_examples(fleet)
     fleet.deliver()
 
 
@@ -97,7 +77,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 @contextmanager
 def served(endpoint: str, access: Access | None = None, base: str = BASE) -> Iterator[TestClient]:
     """A client of the site over this log."""
-    with LogView(endpoint, clock=Clock()) as log:
+    with LogViews(endpoint, clock=Clock()) as log:
         yield TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS, access), base_url=base)
 
 
@@ -362,7 +342,7 @@ def test_while_the_log_is_unavailable_the_page_shows_cached_data_with_its_time(t
     clock = Clock()
     with collector_on(tmp_path / "log.duckdb") as running:
         fill(running.endpoint)
-        log = LogView(running.endpoint, clock=clock)
+        log = LogViews(running.endpoint, clock=clock)
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         assert "lab/1.0.0" in words(client.get("/"))
     with log:
@@ -406,7 +386,7 @@ def test_any_number_is_text_of_a_bounded_length(name: str, value: float) -> None
 def test_a_job_without_new_blocks_is_silent_and_its_alarm_past(collector: Collector) -> None:
     clock = Clock()
     clock.ahead = 1000.0
-    with LogView(collector.endpoint, clock=clock) as log:
+    with LogViews(collector.endpoint, clock=clock) as log:
         client = TestClient(create(log, ModelerClient(AWAY, clock), METRICS), base_url=BASE)
         running = client.get("/").text.partition('id="ended"')[0]
         assert set(re.findall(r'<use href="#shape-(\w+)"', running)) == {"silent"}
@@ -418,9 +398,10 @@ def test_days_of_a_lake_that_is_away_are_named_at_the_foot(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = "days 2026-03-01 to 2026-11-17 could not be read: No files found"
-    with LogView(collector.endpoint, clock=Clock()) as log:
-        query = log._reader.query
-        monkeypatch.setattr(log._reader, "query", lambda *asked: dataclasses.replace(query(*asked), note=days))
+    with LogViews(collector.endpoint, clock=Clock()) as log:
+        reader = log.views[collector.endpoint]._reader
+        query = reader.query
+        monkeypatch.setattr(reader, "query", lambda *asked: dataclasses.replace(query(*asked), note=days))
         client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE)
         answer = client.get("/")
     assert answer.status_code == 200
@@ -435,10 +416,11 @@ def test_an_unreachable_collector_is_explained_without_a_traceback() -> None:
 
 
 def test_many_viewers_cause_one_query(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    with LogView(collector.endpoint, clock=Clock()) as log:
+    with LogViews(collector.endpoint, clock=Clock()) as log:
         asked: list[str] = []
-        query = log._reader.query
-        monkeypatch.setattr(log._reader, "query", lambda text, *rest: asked.append(text) or query(text, *rest))
+        reader = log.views[collector.endpoint]._reader
+        query = reader.query
+        monkeypatch.setattr(reader, "query", lambda text, *rest: asked.append(text) or query(text, *rest))
         client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE)
         for filter_ in ("", "a", "am", "ama", "amara"):
             assert client.get("/", params={"filter": filter_}).status_code == 200
@@ -502,6 +484,6 @@ def test_connections_that_send_no_request_are_closed_and_keep_no_one_out(monkeyp
 def test_a_full_disk_of_the_log_is_on_each_page(tmp_path: Path) -> None:
     with collector_on(tmp_path / "log.duckdb") as collector:
         collector.space.reserve = 2**62
-        with LogView(collector.endpoint, clock=Clock()) as log:
+        with LogViews(collector.endpoint, clock=Clock()) as log:
             client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS, None), base_url=BASE)
             assert f"The disk of the log is full: {tmp_path} has " in client.get("/").text

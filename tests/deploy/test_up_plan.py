@@ -40,27 +40,27 @@ def test_one_collector_has_the_daemons_that_it_always_had() -> None:
     listens = "--listen=tcp://127.0.0.1:8000"
     assert options_of(found, "collector") == {"--metrics=127.0.0.1:8001", "--state=/s", listens, "--lake=/lake"}
     assert options_of(found, "alerts") == {"--metrics=127.0.0.1:8003", "--collector=tcp://127.0.0.1:8000"}
-    assert options_of(found, "page") == {"--listen=127.0.0.1:8004", "--collector=tcp://127.0.0.1:8000"}
-    assert (found.endpoint, found.pages) == ("tcp://127.0.0.1:8000", ["http://127.0.0.1:8004"])
+    metrics = "--collector-metrics=http://127.0.0.1:8001"
+    assert options_of(found, "page") == {"--listen=127.0.0.1:8004", "--collector=tcp://127.0.0.1:8000", metrics}
+    assert (found.endpoint, found.page) == ("tcp://127.0.0.1:8000", "http://127.0.0.1:8004")
 
 
-def test_further_collectors_have_logs_below_ports_above_and_pages_of_their_own() -> None:
+def test_further_collectors_have_logs_below_and_ports_above_and_one_page() -> None:
     found = planned(port=8000, shards=3, lake="/lake")
     collectors = ["collector", "collector2", "collector3"]
-    assert [one.name for one in found.daemons] == [*collectors, "modeler", "alerts", "page", "page2", "page3"]
+    assert [one.name for one in found.daemons] == [*collectors, "modeler", "alerts", "page"]
     every = "tcp://127.0.0.1:8000,tcp://127.0.0.1:8010,tcp://127.0.0.1:8020"
     assert found.endpoint == every
     listens = "--listen=tcp://127.0.0.1:8020"
     assert options_of(found, "collector3") == {"--metrics=127.0.0.1:8021", "--state=/s/shard3", listens, "--lake=/lake"}
     for name in ("modeler", "alerts"):
         assert f"--collector={every}" in options_of(found, name)
-    assert options_of(found, "page3") == {
-        "--listen=127.0.0.1:8024",
-        "--collector=tcp://127.0.0.1:8020",
-        "--collector-metrics=http://127.0.0.1:8021",
-        "--modeler=http://127.0.0.1:8002",
+    assert options_of(found, "page") == {
+        "--listen=127.0.0.1:8004",
+        f"--collector={every}",
+        "--collector-metrics=http://127.0.0.1:8001,http://127.0.0.1:8011,http://127.0.0.1:8021",
     }
-    assert found.pages == [f"http://127.0.0.1:{port}" for port in (8004, 8014, 8024)]
+    assert found.page == "http://127.0.0.1:8004"
 
 
 def test_the_configuration_has_the_addresses_of_the_first_and_the_environment_may_have_a_list(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_the_configuration_has_the_addresses_of_the_first_and_the_environment_ma
     found = planned({"BAROGRAPH_COLLECTOR": "tcp://a:1,tcp://b:1"}, config=file, shards=2)
     assert found.endpoint == "tcp://[::1]:9000,tcp://[::1]:9010"
     assert options_of(found, "collector2") >= {"--listen=tcp://[::1]:9010", "--metrics=[::1]:9110"}
-    assert options_of(found, "page2") >= {
-        "--listen=127.0.0.1:9210",
-        "--collector=tcp://[::1]:9010",
-        "--collector-metrics=http://[::1]:9110",
+    assert options_of(found, "page") >= {
+        f"--collector={found.endpoint}",
+        "--collector-metrics=http://[::1]:9100,http://[::1]:9110",
         "--modeler=http://127.0.0.1:9300",
     }
+    assert found.page == "http://127.0.0.1:9200"
 
 
 def test_ports_beyond_the_last_are_an_error() -> None:

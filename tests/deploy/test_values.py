@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from barograph.cli import CommandError
 from barograph.cli import main as barograph
 from barograph.site.app import create
-from barograph.views.log import LogView
+from barograph.views.collectors.log_views import LogViews
 from barograph.views.modeler import ModelerClient
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
@@ -34,7 +34,7 @@ def test_whatever_an_agent_writes_is_shown(seed: int, tmp_path: Path) -> None:
         collector = Collector(store, "tcp://127.0.0.1:0")
         collector.start()
         try:
-            with LogView(collector.endpoint, clock=lambda: NOW + 900.0) as view:
+            with LogViews(collector.endpoint, clock=lambda: NOW + 900.0) as view:
                 site = create(view, ModelerClient(AWAY, view.clock), {}, None)
                 client = TestClient(site, base_url="http://127.0.0.1", raise_server_exceptions=False)
                 pages = [*SHOWN, *(f"/job/{quote(job)}" for job in jobs)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
+from barograph_agent.deliver.shards import shard_of
 from barograph_agent.protocol import wire
 from barograph_collector.client.log_reader import LogReader
 from helpers.log import wait_until
@@ -20,6 +21,8 @@ OTHER: Final = 2**62 + 5
 INTERVAL: Final = 0.0042
 APPS: Final = (("gromacs", 64), ("lammps", 128), ("cp2k", 256), ("wrf", 512), ("openfoam", 96), ("namd", 384))
 USERS: Final = ("amara", "boris", "chen", "dalia", "emeka", "freya")
+
+HOSTILE: Final = "<script>alert(1)</script>"
 
 Row = dict[str, Any]
 
@@ -170,6 +173,59 @@ class Fleet:
         self.put("scores", scores)
         self.put("bands", [self.band(job) for job in jobs[:100]])
         return jobs
+
+
+class SharedFleet(Fleet):
+    """The same rows in several logs, each job in the one of its collector, what is about no job in the first."""
+
+    def __init__(self, endpoints: Sequence[str], now: float, seed: int = 1) -> None:
+        super().__init__(endpoints[0], now, seed)
+        self._fleets = {endpoints[0]: self} | {one: Fleet(one, now, seed) for one in endpoints[1:]}
+
+    def put(self, table: str, rows: Sequence[Row]) -> None:
+        """Append these rows, each to its log. Agents write the sites of their jobs to each."""
+        for endpoint, fleet in self._fleets.items():
+            if table == "sites":
+                found = rows
+            elif rows and "job" in rows[0]:
+                found = [row for row in rows if shard_of(row["job"], list(self._fleets)) == endpoint]
+            else:
+                found = rows if fleet is self else []
+            Fleet.put(fleet, table, found)
+
+    def deliver(self) -> None:
+        """Wait until the logs have it all."""
+        for fleet in self._fleets.values():
+            Fleet.deliver(fleet)
+
+
+def put_examples(fleet: Fleet) -> None:
+    """Eight running jobs of two users, one of them slow, and ended runs."""
+    jobs = [
+        fleet.job(f"lab/{n}.0.0", user="amara" if n % 2 else "boris", age=500 if n == 3 else 500 + n)
+        for n in range(1, 9)
+    ]
+    slow, fresh = jobs[0], jobs[7]
+    fleet.put("sites", [site_row("md.cpp:12", HOSTILE)])
+    fleet.put("jobs", jobs)
+    fleet.put("blocks", [row for job in jobs for row in fleet.blocks(job, 60, 0.5 if job is slow else 1.0)])
+    fleet.put("node_blocks", fleet.node_blocks(slow, 3, 0.5))
+    fleet.put("workers", fleet.workers(jobs[1], 4, slow=3))
+    fleet.put("scores", [fleet.score(job) for job in jobs if job is not fresh])
+    fleet.put("scores", [fleet.score(slow, "slow", 1.34, 250, score=8.0, sentence=f"slow: 1.34x {HOSTILE}")])
+    recovered = {"score": 0.2, "recovered_at": fleet.now - 20}
+    fleet.put("scores", [fleet.score(jobs[2], "slow", 1.2, 100, sentence="slow: for a while", **recovered)])
+    fleet.put("bands", [fleet.band(slow)])
+    fleet.put("predictions", [fleet.prediction(slow, 700.0)])
+    ended = [fleet.job(f"lab/{n}.0.0", "wrf", "amara", 32 * 2 ** (n % 3), age=4000) for n in range(100, 112)]
+    fleet.put("jobs", ended)
+    fleet.put("runs", [fleet.run(job, 100 + 3.0 * n) for n, job in enumerate(ended)])
+    fleet.put(
+        "outcomes", [fleet.outcome(job, 0.02 * n - 0.1) | {"at": fleet.now - 3600 + n} for n, job in enumerate(ended)]
+    )
+    fleet.put("scores", [fleet.score(ended[0], "slow", 1.5, 3500, final=1, sentence="slow: as it was")])
+    rebuilt = {"kind": "runtime-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "at": fleet.now - 60}
+    fleet.put("events", [{"source": f"lab/{app}@32x1+a1b2c3", **rebuilt} for app in ("wrf", "wrf2")])
 
 
 def site_row(before: str, at: str) -> Row:

@@ -35,21 +35,21 @@ def endpoints(text: str) -> tuple[str, ...]:
     return tuple(_NEXT.split(text.strip()))
 
 
-def page(environment: Mapping[str, str], endpoint: str) -> str:
+def page(environment: Mapping[str, str], collectors: str) -> str:
     """The address of the page: BAROGRAPH_PAGE, or that of `barograph up` on this host if it listens; else empty.
 
-    endpoint: the collector's, beside which `barograph up` has a page.
+    collectors: their addresses. `barograph up` has the page beside the first one.
     """
     if given := environment.get("BAROGRAPH_PAGE"):
         return given
-    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoint)
+    local = re.fullmatch(r"tcp://(127\.0\.0\.1|localhost):(\d+)", endpoints(collectors)[0])
     address = f"{local[1]}:{int(local[2]) + PAGE_OFFSET}" if local else ""
     return f"http://{address}" if address and is_listening(f"tcp://{address}") else ""
 
 
-def job_address(job: str, endpoint: str, environment: Mapping[str, str]) -> str:
-    """A job's name, and the address of its page if that is known."""
-    address = page(environment, endpoint)
+def job_address(job: str, collectors: str, environment: Mapping[str, str]) -> str:
+    """A job's name, and the address of its page if that is known. collectors: their addresses."""
+    address = page(environment, collectors)
     return f"{job}, {address.rstrip('/')}/job/{quote(job)}" if address else job
 
 

@@ -98,7 +98,8 @@ class JobOutput:
         began = monotonic()
         verdict = watch.verdict() or "unknown: no alerts daemon gave a verdict"
         self._left -= monotonic() - began
-        address = places.job_address(watch.plan.job.key, watch.plan.endpoint, self._environment)
+        collectors = watch.plan.collectors or watch.plan.endpoint
+        address = places.job_address(watch.plan.job.key, collectors, self._environment)
         self._lines.append(f"barograph: {address}: {verdict}\n")
 
     def append(self, node: str) -> None:

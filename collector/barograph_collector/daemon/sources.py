@@ -45,6 +45,7 @@ class FollowedCollector:
         self.name = ""
         self.trouble = ""
         self._places = places
+        self._is_only = len(places.collectors) == 1
 
     @property
     def endpoint(self) -> str:
@@ -85,7 +86,8 @@ class FollowedCollector:
     def fail(self, error: Exception) -> None:
         """Note that the collector does not answer, with a line in the log for the first time."""
         if not self.trouble:
-            _log.warning("%s; retrying, the other collectors are followed meanwhile", error)
+            others = "" if self._is_only else ", the other collectors are followed meanwhile"
+            _log.warning("%s; retrying%s", error, others)
         self.trouble, self.must_check = str(error), True
 
     def succeed(self) -> None:

@@ -20,9 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barograph.cli import CommandError
 from barograph.commands import extrap
+from barograph.commands.sql import COLLECTOR
 from barograph.views.jobs import NAMES, names
 from barograph.views.log import arrow_of
-from barograph.views.refusal import NoResult, opened, similar
+from barograph.views.refusal import NoResult, opened_all, similar
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
@@ -46,6 +47,7 @@ class Selection:
         """Queries the number of rows and the first offset. Raises NotExportable, LogUnavailable and ReadRefused."""
         columns = TABLES[table].columns
         self.table = table
+        self.collector = reader.endpoint
         self._since = since
         self._time = next((name for name in _TIMES if columns.get(name) is Kind.F64), "")
         if since is not None and not self._time:
@@ -88,16 +90,25 @@ def replaced(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_rows(selection: Selection, path: Path, form: str, progress: Callable[[int], None]) -> int:
-    """Write a selection as `parquet` or `csv`; returns the number of rows."""
-    schema = schema_of(selection.table)
+def write_rows(selections: Sequence[Selection], path: Path, form: str, progress: Callable[[int], None]) -> int:
+    """Write selections of one table as `parquet` or `csv`; returns the number of rows.
+
+    Those of several collectors have the address of each in a first column `collector`.
+    """
+    schema = schema_of(selections[0].table)
+    if len(selections) > 1:
+        schema = schema.insert(0, pa.field(COLLECTOR, pa.string()))
     rows = 0
     made = pa.csv.CSVWriter if form == "csv" else functools.partial(pa.parquet.ParquetWriter, compression="zstd")
     with made(path, schema) as writer:
-        for page in selection.pages():
-            writer.write_table(page)
-            rows += page.num_rows
-            progress(rows)
+        for selection in selections:
+            for page in selection.pages():
+                if len(selections) > 1:
+                    named = pa.array([selection.collector] * page.num_rows, pa.string())
+                    page = page.add_column(0, schema.field(0), named)  # noqa: PLW2901 - the same rows
+                writer.write_table(page)
+                rows += page.num_rows
+                progress(rows)
     return rows
 
 
@@ -130,48 +141,55 @@ def _jobs_of(reader: LogReader, app: str) -> list[str]:
     answer = reader.query(f"SELECT DISTINCT job FROM jobs WHERE app = '{app}'", ROWS_LIMIT, 60.0)
     if answer.more:
         raise NotExportable(f"app {app!r} has more than {ROWS_LIMIT} jobs, expected fewer: export all and filter there")
-    if not answer.rows:
-        known = arrow_of(reader.query(names("app"), NAMES))["name"].to_pylist()
-        raise NotExportable(
-            f"app {app!r} has no jobs in the log, expected one that `barograph status` shows{similar(app, known)}"
-        )
     jobs: list[str] = arrow_of(answer)["job"].to_pylist()
     return jobs
 
 
-def _export(options: argparse.Namespace, reader: LogReader, console: Console) -> str:
+def _check_app(readers: Sequence[LogReader], app: str) -> None:
+    """Raises NotExportable, with similar names, for an application that no log has."""
+    known = [str(row["name"]) for row in names("app").ask(readers, NAMES)]
+    if app not in known and not any(_jobs_of(reader, app) for reader in readers):
+        raise NotExportable(
+            f"app {app!r} has no jobs in the log, expected one that `barograph status` shows{similar(app, known)}"
+        )
+
+
+def _export(options: argparse.Namespace, readers: Sequence[LogReader], console: Console) -> str:
     """Write the file; returns a description of its content."""
     with replaced(options.output) as path:
         if options.format == "extrap":
-            lines = extrap.write(reader, path, options.app, options.since)
+            lines = extrap.write(readers, path, options.app, options.since)
             if not lines:
                 raise NotExportable(f"app {options.app!r} has no run that ended well, expected at least one")
             return f"{lines:,} measurements"
-        selection = Selection(reader, options.table, options.since, options.app)
+        if options.app:
+            _check_app(readers, options.app)
+        selections = [Selection(reader, options.table, options.since, options.app) for reader in readers]
         bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*bars, console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task(options.table, total=selection.rows)
-            rows = write_rows(selection, path, options.format, lambda done: progress.update(task, completed=done))
+            task = progress.add_task(options.table, total=sum(one.rows for one in selections))
+            rows = write_rows(selections, path, options.format, lambda done: progress.update(task, completed=done))
         return f"{rows:,} rows of {options.table}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a file; 65 if the log has no such rows, 69 if no collector answers, 73 if the file cannot be written."""
+    """Write a file; 65 without such rows, 69 if a collector does not answer, 73 if the file cannot be written."""
     parser = argparse.ArgumentParser(prog="barograph export", description="Write rows of the log to a file.")
     parser.add_argument("table", nargs="?", choices=list(TABLES), help="the table; not with --format extrap")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="replaced after a complete export")
     parser.add_argument("--format", choices=("parquet", "csv", "extrap"), default="parquet", help="(default: parquet)")
     parser.add_argument("--since", type=since_argument, metavar="TIME", help="only newer rows: 2026-05-31, 7d, 12h")
     parser.add_argument("--app", type=app_argument, metavar="NAME", help="only rows of this application's jobs")
-    places.add_collector_option(parser, agent.endpoint(os.environ))
+    places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     options = parser.parse_args(arguments)
     if (options.table is None) != (options.format == "extrap"):
         parser.error("expected a table or --format extrap, one of the two")
     if options.format == "extrap" and not options.app:
         parser.error("--format extrap needs --app: one file models one application")
     try:
-        with opened(options.collector, 20.0) as reader:
-            wrote = _export(options, reader, Console(stderr=True))
+        # A file that lacks the rows of one collector would be taken for a whole one.
+        with opened_all(options.collector, 20.0) as readers:
+            wrote = _export(options, readers, Console(stderr=True))
     except OSError as error:
         raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
     print(f"{options.output}: {wrote}")

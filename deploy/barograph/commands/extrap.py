@@ -9,12 +9,13 @@ intervals, named by the call site that ends them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from barograph.views.collectors.joint_query import joined
 from barograph.views.log import Row, rows_of
 from barograph_collector.client.log_reader import LogReader, ReadRefused
 from barograph_collector.query.sql import ROWS_LIMIT
@@ -31,13 +32,13 @@ WHERE job IN (SELECT job FROM jobs WHERE app = '{app}') GROUP BY job, class_id O
 """
 
 
-def write(reader: LogReader, path: Path, app: str, since: float | None) -> int:
+def write(readers: Sequence[LogReader], path: Path, app: str, since: float | None) -> int:
     """Write the successful runs of `app` that ended after `since` (Unix seconds); returns the number of lines."""
     start = "'-infinity'::DOUBLE" if since is None else repr(since)
-    runs = {row["job"]: row for row in _rows(reader, _RUNS.format(app=app, since=start))}
+    runs = {row["job"]: row for row in _rows(readers, _RUNS.format(app=app, since=start))}
     places = _coordinates(runs)
     lines = [_line(places[job], "run", row["value"]) for job, row in runs.items()]
-    for row in _rows(reader, _CLASSES.format(app=app)):
+    for row in _rows(readers, _CLASSES.format(app=app)):
         if row["job"] in runs:
             # "->" separates call paths and occurs in C++'s operator->.
             name = f"{row['at'].replace('->', '.')} ({row['class_id']:x})"
@@ -46,11 +47,12 @@ def write(reader: LogReader, path: Path, app: str, since: float | None) -> int:
     return len(lines)
 
 
-def _rows(reader: LogReader, query: str) -> list[Row]:
-    answer = reader.query(query, ROWS_LIMIT, 60.0)
-    if answer.more:
+def _rows(readers: Sequence[LogReader], query: str) -> list[Row]:
+    """The rows of all collectors, by job."""
+    answers = [reader.query(query, ROWS_LIMIT, 60.0) for reader in readers]
+    if any(answer.more for answer in answers):
         raise ReadRefused(f"more than {ROWS_LIMIT} measurements, expected fewer: use --since")
-    return rows_of(answer)
+    return joined(lambda row: row["job"])([rows_of(answer) for answer in answers])
 
 
 def _coordinates(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:

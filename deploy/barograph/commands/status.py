@@ -15,9 +15,9 @@ from rich.table import Table
 
 from barograph.commands.export import since_argument
 from barograph.views.jobs import NAMES, JobQuery, names
-from barograph.views.log import Row, limits, rows_of
+from barograph.views.log import Row, limits
 from barograph.views.queries import newest
-from barograph.views.refusal import NothingKnown, opened_each, similar
+from barograph.views.refusal import NothingKnown, OpenedLogs, opened_each, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
 from barograph.views.words import figure, json_object, local, number, verdict
 from barograph_agent.settings import agent, places
@@ -41,8 +41,7 @@ def jobs(readers: Sequence[LogReader], asked: JobQuery, limit: int) -> list[Row]
     """
     # No user takes more than half of the lines, unless the user is selected.
     quota = limit if asked.user or asked.name else max(1, limit // 2)
-    query = asked.query(CLOCK.now(), quota, limit)
-    found = asked.merged([rows_of(reader.query(query, limit)) for reader in readers], quota, limit)
+    found = asked.joint(CLOCK.now(), quota, limit).ask(readers, limit)
     return [shown(row) for row in found[::-1]]
 
 
@@ -72,11 +71,11 @@ def _known(value: float | None, unit: str = "") -> str:
     return number(value, unit=unit) if value is not None else "-"
 
 
-def bands_table(reader: LogReader, found: list[Row]) -> Table | None:
+def bands_table(logs: OpenedLogs, found: list[Row]) -> Table | None:
     """The runtime bands of the workloads of these jobs; None where there is none."""
     names = ", ".join(literal(name) for name in sorted({job["workload"] for job in found}))
     query = f"SELECT * FROM bands WHERE kind = 'runtime' AND workload IN ({names}) {newest('workload')}"
-    bands = rows_of(reader.query(query, MAX_JOBS)) if found else []
+    bands = logs.learned(query, MAX_JOBS) if found else []
     table = Table(title="Runtime, 95 % of healthy runs", title_justify="left")
     for name in ("workload", "runs", "lower", "expected", "upper"):
         table.add_column(name, justify="left" if name == "workload" else "right")
@@ -123,8 +122,7 @@ def check_names(readers: Sequence[LogReader], asked: JobQuery) -> None:
     for noun, (column, value) in known.items():
         if not value:
             continue
-        query = names(column)
-        known_names = [str(row["name"]) for reader in readers for row in rows_of(reader.query(query, NAMES))]
+        known_names = [str(row["name"]) for row in names(column).ask(readers, NAMES)]
         if value in known_names or (noun == "job" and jobs(readers, asked, 1)):
             continue
         if noun == "job":
@@ -175,13 +173,13 @@ def main(arguments: Sequence[str]) -> int:
     asked = JobQuery(options.user, options.app, options.state, options.since, name=options.job)
     # Without a terminal, lines are not cut to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
-    with opened_each(options.collector, ANSWER_SECONDS, read_refused=Exit.UNAVAILABLE) as readers:
+    with opened_each(options.collector, ANSWER_SECONDS, read_refused=Exit.UNAVAILABLE) as logs:
+        readers = logs.readers
         for reader in readers:
             if trouble := reader.intake_trouble():
                 print(f"barograph status: {trouble}", file=sys.stderr)
-        first, *_ = addresses = places.endpoints(options.collector)
         found = jobs(readers, asked, options.jobs)
-        if not found and len(readers) == len(addresses):
+        if not found and not logs.away:
             check_names(readers, replace(asked, state="", since=0.0))
         if options.json:
             for job in found:
@@ -191,8 +189,7 @@ def main(arguments: Sequence[str]) -> int:
             show_job(console, found[0])
         else:
             console.print(jobs_table(found))
-            # What was learned is in the first log.
-            if readers[0].endpoint == first and (bands := bands_table(readers[0], found)) is not None:
+            if (bands := bands_table(logs, found)) is not None:
                 console.print(bands)
             show_alarms(readers, console, asked)
-    return Exit.OK if len(readers) == len(addresses) else Exit.UNAVAILABLE
+    return logs.status

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from barograph.cli import CommandError
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
-from barograph.views.modeler import default_modeler
 from barograph_agent.settings.places import PAGE_OFFSET
 from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
@@ -43,11 +42,11 @@ def default_state() -> Path:
 
 
 class ServicePlan(NamedTuple):
-    """State directory, addresses of collectors and pages, log format, and the daemons in the order of their start."""
+    """State directory, addresses of collectors and page, log format, and the daemons in the order of their start."""
 
     state: Path
     endpoint: str
-    pages: list[str]
+    page: str
     log_format: str
     daemons: list[SupervisedDaemon]
 
@@ -77,50 +76,43 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
     # Settings of all daemons are validated before the first one starts.
     log, modeler = settings(CollectorSettings, *_LAKE), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
-    endpoint = _reachable(log.listen if options.port is None else f"tcp://127.0.0.1:{options.port}")
-    # A page has one collector, whatever the environment has for agents.
-    given = {"collector": endpoint}
-    page = Configuration(PageSettings, given=given, environment=environment, file=file).settings
     state = options.state or log.state or default_state()
-    listen = [] if options.port is None else [f"--listen={endpoint}"]
+    bound = urlsplit(log.listen)
+    listens = (bound.hostname or "", bound.port or 0) if options.port is None else ("127.0.0.1", options.port)
+    metrics = log.metrics if options.port is None else ("127.0.0.1", options.port + 1)
+    collectors, endpoints, scraped = [], [], []
+    for number in range(1, options.shards + 1):
+        below = state if number == 1 else state / f"shard{number}"
+        own, exposed = _shifted(listens, number), _shifted(metrics, number)
+        places = [f"--state={below}", f"--listen=tcp://{_text(own)}", f"--metrics={_text(exposed)}"]
+        command = [sys.executable, "-m", "barograph_collector.main", *config, *places, *passed(*_LAKE)]
+        collectors.append(SupervisedDaemon(f"collector{number if number > 1 else ''}", command))
+        endpoints.append(f"tcp://{_here(own)}")
+        scraped.append(f"http://{_here(exposed)}")
+    endpoint = ",".join(endpoints)
+    # The page has these collectors, whatever the environment has for agents.
+    given = {"collector": endpoint, "collector_metrics": ",".join(scraped)}
+    page = Configuration(PageSettings, given=given, environment=environment, file=file).settings
     # A configured state directory of the modeler takes precedence.
     snapshots = [] if modeler.state is not None else [f"--state={state}"]
-    arguments = [*config]
-    if options.port is None and page.modeler is None:
-        host, number = modeler.metrics
-        arguments.append(f"--modeler=http://{_here(host)}:{number}")
-    listens = page.listen if options.port is None else ("127.0.0.1", options.port + PAGE_OFFSET)
-    metrics = log.metrics if options.port is None else ("127.0.0.1", options.port + 1)
-    lake = passed(*_LAKE)
-    collectors = [daemon("collector", 1, f"--state={state}", *listen, *lake)]
-    endpoints, pages = [endpoint], [f"http://{_here(listens[0])}:{listens[1]}"]
-    page_daemons = [_page("page", [*arguments, *port("listen", PAGE_OFFSET), f"--collector={endpoint}"])]
-    if options.shards > 1 and not any(word.startswith("--modeler=") for word in arguments):
-        arguments.append(f"--modeler={page.modeler or default_modeler(endpoint)}")
-    bound = urlsplit(log.listen if options.port is None else endpoint)
-    for number in range(2, options.shards + 1):
-        places = [_shifted(one, number) for one in ((bound.hostname or "", bound.port or 0), metrics, listens)]
-        words = [f"--state={state / f'shard{number}'}", f"--listen=tcp://{_text(places[0])}", *lake]
-        command = [sys.executable, "-m", "barograph_collector.main", *config, f"--metrics={_text(places[1])}", *words]
-        collectors.append(SupervisedDaemon(f"collector{number}", command))
-        endpoints.append(_reachable(f"tcp://{_text(places[0])}"))
-        scraped = f"http://{_here(places[1][0])}:{places[1][1]}"
-        pages.append(f"http://{_here(places[2][0])}:{places[2][1]}")
-        words = [f"--listen={_text(places[2])}", f"--collector={endpoints[-1]}", f"--collector-metrics={scraped}"]
-        page_daemons.append(_page(f"page{number}", [*arguments, *words]))
-    followed = f"--collector={','.join(endpoints)}"
+    asks = [f"--modeler=http://{_here(modeler.metrics)}"] if options.port is None and page.modeler is None else []
+    shown = page.listen if options.port is None else ("127.0.0.1", options.port + PAGE_OFFSET)
+    seen = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    arguments = [*config, *asks, *port("listen", PAGE_OFFSET), *seen]
     daemons = [
         *collectors,
-        daemon("modeler", 2, followed, *snapshots, *passed("window")),
-        daemon("alerts", 3, followed, *passed("alpha", "margin")),
-        *page_daemons,
+        daemon("modeler", 2, f"--collector={endpoint}", *snapshots, *passed("window")),
+        daemon("alerts", 3, f"--collector={endpoint}", *passed("alpha", "margin")),
+        SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
     ]
-    return ServicePlan(state, ",".join(endpoints), pages, log.log_format, daemons)
+    return ServicePlan(state, endpoint, f"http://{_here(shown)}", log.log_format, daemons)
 
 
 def _shifted(address: tuple[str, int], number: int) -> tuple[str, int]:
-    """An address of the collector with a number from 2 on, by that of the first. Raises ConfigError."""
+    """An address of the collector with a number from 1 on, by that of the first. Raises ConfigError."""
     host, first = address
+    if number == 1:
+        return address
     port = first + (number - 1) * SHARD_PORTS
     if not first or port > MAX_PORT:
         raise ConfigError(f"shards: port {port} for collector {number}, expected {SHARD_PORTS + 1} to {MAX_PORT}")
@@ -131,22 +123,14 @@ def _text(address: tuple[str, int]) -> str:
     return f"{_bracketed(address[0])}:{address[1]}"
 
 
-def _page(name: str, arguments: list[str]) -> SupervisedDaemon:
-    return SupervisedDaemon(name, [sys.executable, "-m", "barograph", "page", *arguments], reloads=False)
+def _here(address: tuple[str, int]) -> str:
+    """The address at which clients on this host reach a daemon that listens on `address`.
 
-
-def _reachable(listen: str) -> str:
-    """The address at which clients on this host reach a daemon that listens on `listen`.
-
-    >>> _reachable("tcp://0.0.0.0:7450")
-    'tcp://127.0.0.1:7450'
+    >>> _here(("0.0.0.0", 7450))
+    '127.0.0.1:7450'
     """
-    parts = urlsplit(listen)
-    return f"tcp://{_here(parts.hostname or '')}:{parts.port}"
-
-
-def _here(host: str) -> str:
-    return _bracketed({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host))
+    host, port = address
+    return _text(({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port))
 
 
 def _bracketed(host: str) -> str:
@@ -205,8 +189,8 @@ def main(arguments: Sequence[str]) -> int:
         type=_shards,
         default=1,
         metavar="N",
-        help=f"collectors, each with a state directory below, {SHARD_PORTS} ports above the one before, and a page of"
-        " its own; jobs are shared between them (default: %(default)s)",
+        help=f"collectors, each with a state directory below and {SHARD_PORTS} ports above the one before;"
+        " jobs are shared between them (default: %(default)s)",
     )
     for section, name in (
         *((CollectorSettings, name) for name in _LAKE),
@@ -235,9 +219,8 @@ def _supervise(supervisor: Supervisor, shutdown: Shutdown, planned: ServicePlan)
     notifier = Notifier(os.environ)
     try:
         supervisor.start(shutdown)
-        pages = "page" if len(planned.pages) == 1 else "pages"
         # No comma behind the endpoints, which may be several with commas between.
-        where = f"{pages} {' '.join(planned.pages)}, BAROGRAPH_COLLECTOR={planned.endpoint}"
+        where = f"page {planned.page}, BAROGRAPH_COLLECTOR={planned.endpoint}"
         _log.info("ready: %s (Ctrl-C stops everything)", where)
         notifier.ready()
         while not shutdown.wait(0.2):

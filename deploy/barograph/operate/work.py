@@ -15,11 +15,14 @@ from rich.table import Table
 from barograph.cli import CommandError
 from barograph.operate import work_edits
 from barograph.views import queries
-from barograph.views.log import Row, rows_of
-from barograph.views.refusal import NothingKnown, opened, similar
+from barograph.views.collectors.joint_query import JointQuery, grouped, joined, quantiles, sample
+from barograph.views.log import Row
+from barograph.views.queries import newest_first
+from barograph.views.refusal import NoResult, NothingKnown, OpenedLogs, opened_each, similar
 from barograph.views.words import local, seconds
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import LogReader
+from barograph_collector.daemon.service import Exit
+from barograph_collector.query.sql import ROWS_LIMIT
 from barograph_collector.storage.text import literal
 from barograph_modeler.recognition.edits import WorkEdit
 
@@ -31,9 +34,9 @@ LATEST: Final = f"""
 latest AS (SELECT * FROM assignments {queries.newest("job")}),
 verdicts AS (SELECT job, state FROM scores WHERE final = 1 {queries.newest("job")}),
 ends AS (SELECT job, max(runtime_seconds) AS runtime_seconds FROM runs GROUP BY job),
-asked AS (SELECT * FROM works {queries.newest("job")}),
-names AS (SELECT target AS workload, arg_max(argument, "at") AS name FROM work_edits WHERE action = 'name' GROUP BY 1)
+asked AS (SELECT * FROM works {queries.newest("job")})
 """
+NAMED: Final = "SELECT target, arg_max(argument, \"at\") AS name FROM work_edits WHERE action = 'name' GROUP BY 1"
 _HOW: Final = {
     "first": "the first run of this work",
     "same": "asked for the same as earlier runs",
@@ -43,26 +46,43 @@ _HOW: Final = {
 }
 
 
-def groups(reader: LogReader, app: str, limit: int) -> list[Row]:
+def groups(logs: OpenedLogs, app: str, limit: int) -> list[Row]:
     """The groups that had a run last, newest first. app: of this application only, unless empty."""
     selected = f"WHERE app = {literal(app)}" if app else ""
-    query = f"""
+    text = f"""
     WITH {LATEST}
     SELECT latest.workload AS workload, any_value(latest.family) AS family, count(*) AS runs,
         count(*) FILTER (state = 'healthy') AS healthy, count(*) FILTER ({queries.ALARMED}) AS alarms,
-        max(latest."at") AS "at", median(runtime_seconds) AS runtime_seconds,
-        arg_min(latest.reason, latest."at") AS reason, arg_max(plain, latest."at") AS plain,
-        coalesce(any_value(name), '') AS name
+        min(latest."at") AS first_at, max(latest."at") AS "at", count(runtime_seconds) AS ended,
+        {sample("runtime_seconds")} AS sample, arg_min(latest.reason, latest."at") AS reason,
+        arg_max(plain, latest."at") AS plain
     FROM latest JOIN jobs USING (job) LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job)
-        LEFT JOIN asked USING (job) LEFT JOIN names ON latest.workload = names.workload {selected}
+        LEFT JOIN asked USING (job) {selected}
     GROUP BY latest.workload ORDER BY "at" DESC LIMIT {limit}
     """
-    return rows_of(reader.query(query, limit))
+    merge = grouped(("workload",), _fold, newest_first("at"), limit)
+    found = JointQuery(text, merge).ask(logs.readers, limit)
+    names = {row["target"]: row["name"] for row in logs.learned(NAMED, ROWS_LIMIT)}
+    return [row | {"name": names.get(row["workload"], "")} for row in found]
 
 
-def runs(reader: LogReader, condition: str) -> list[Row]:
+def _fold(rows: Sequence[Row]) -> Row:
+    """A group, of its runs in each log."""
+    first, last = min(rows, key=lambda row: row["first_at"]), max(rows, key=lambda row: row["at"])
+    samples = [(row["ended"], row["sample"]) for row in rows if row["ended"]]
+    return {
+        **{name: first[name] for name in ("workload", "family")},
+        **{name: sum(row[name] for row in rows) for name in ("runs", "healthy", "alarms")},
+        "at": last["at"],
+        "runtime_seconds": quantiles(samples, [0.5])[0] if samples else None,
+        "reason": first["reason"],
+        "plain": last["plain"],
+    }
+
+
+def runs(logs: OpenedLogs, condition: str) -> list[Row]:
     """The newest runs that meet a condition on `latest`, with what was asked for."""
-    query = f"""
+    text = f"""
     WITH {LATEST}
     SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest."at" AS "at",
         state, runtime_seconds, executable, program, script, words, inputs, folder, threads, plain,
@@ -70,7 +90,7 @@ def runs(reader: LogReader, condition: str) -> list[Row]:
     FROM latest LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job) LEFT JOIN asked USING (job)
     WHERE {condition} ORDER BY "at" DESC LIMIT {RUNS}
     """
-    return rows_of(reader.query(query, RUNS))
+    return JointQuery(text, joined(newest_first("at"), RUNS)).ask(logs.readers, RUNS)
 
 
 def groups_table(found: Iterable[Row]) -> Table:
@@ -140,52 +160,53 @@ def _parsed(text: str | None) -> Any:
         return None
 
 
-def workload_of(reader: LogReader, name: str) -> str:
+def workload_of(logs: OpenedLogs, name: str) -> str:
     """The group that a name is: its own, or one that somebody gave it. Raises NothingKnown."""
     groups = "SELECT DISTINCT workload FROM assignments"
-    query = f"""WITH {LATEST} SELECT workload FROM ({groups}) WHERE workload = {literal(name)}
-        UNION ALL SELECT workload FROM names WHERE name = {literal(name)} LIMIT 1"""
-    if found := rows_of(reader.query(query, 1)):
-        return str(found[0]["workload"])
-    known = rows_of(reader.query(f"{groups} LIMIT {NAMES}", NAMES))
+    order = joined(lambda row: row["workload"])
+    if JointQuery(f"{groups} WHERE workload = {literal(name)}", order).ask(logs.readers, 1):
+        return name
+    if found := logs.learned(f"SELECT target FROM ({NAMED}) WHERE name = {literal(name)} LIMIT 1", 1):
+        return str(found[0]["target"])
+    known = JointQuery(f"{groups} LIMIT {NAMES}", order).ask(logs.readers, NAMES)
     near = similar(name, (row["workload"] for row in known)) or "; `barograph work` lists the groups"
     raise NothingKnown(f"{name!r} is no job and no group of the log{near}")
 
 
-def show_one(reader: LogReader, console: Console, name: str) -> None:
+def show_one(logs: OpenedLogs, console: Console, name: str) -> None:
     """Print a job or a group. Raises NothingKnown."""
-    if found := runs(reader, f"latest.job = {literal(name)}"):
+    if found := runs(logs, f"latest.job = {literal(name)}"):
         row = found[0]
         console.print(f"{row['job']}: {row['workload']}", highlight=False)
         console.print(f"  {row['how']}: {_HOW.get(row['how'], '')}; {row['reason']}", highlight=False)
         for line in features(row):
             console.print(f"  {line}", highlight=False)
         return
-    workload = workload_of(reader, name)
-    for row in rows_of(reader.query(queries.runtime_changes(workload), 8)):
+    workload = workload_of(logs, name)
+    for row in logs.learned(queries.runtime_changes(workload), 8):
         console.print(f"{local(row['at'])}: {row['detail']}", highlight=False)
-    console.print(runs_table(runs(reader, f"latest.workload = {literal(workload)}")))
+    console.print(runs_table(runs(logs, f"latest.workload = {literal(workload)}")))
 
 
-def edit_of(reader: LogReader, options: argparse.Namespace) -> WorkEdit:
+def edit_of(logs: OpenedLogs, options: argparse.Namespace) -> WorkEdit:
     """The edit that the options ask for. Raises NothingKnown and CommandError."""
     if options.split:
-        if not (found := runs(reader, f"latest.job = {literal(options.name)}")):
+        if not (found := runs(logs, f"latest.job = {literal(options.name)}")):
             raise NothingKnown(f"{options.name!r} is no job of the log, expected one that is to be split off")
-        others = runs(reader, f"latest.workload = {literal(found[0]['workload'])}")
+        others = runs(logs, f"latest.workload = {literal(found[0]['workload'])}")
         return work_edits.splitting(found[0], others, options.by)
-    workload = workload_of(reader, options.name)
+    workload = workload_of(logs, options.name)
     if options.merge is not None:
-        return work_edits.merging(workload, workload_of(reader, options.merge))
+        return work_edits.merging(workload, workload_of(logs, options.merge))
     return work_edits.naming(workload, options.call)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print or change groups, a group, or a job; 69 if no collector answers, 65 for an unknown name."""
+    """Print or change groups, a group, or a job; 69 if a collector does not answer, 65 for an unknown name."""
     parser = argparse.ArgumentParser(
         prog="barograph work", description="Show the groups of like work, or why a run is in its group; or change them."
     )
-    places.add_collector_option(parser, agent.endpoint(os.environ))
+    places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="a job, or a group: its runs")
     parser.add_argument("--app", default="", metavar="NAME", help="groups of this application only")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="groups shown (default: %(default)s)")
@@ -207,17 +228,19 @@ def main(arguments: Sequence[str]) -> int:
     if options.name and (options.app or options.json):
         raise CommandError("--app and --json are for the list of groups, expected no NAME with them", 2)
     console = Console(width=None if sys.stdout.isatty() else 160)
-    with opened(options.collector, 5.0) as reader:
+    with opened_each(options.collector, 5.0) as logs:
         if is_edit:
-            edit = edit_of(reader, options)
-            before = work_edits.answers(reader, edit.target)["count"]
-            work_edits.write(options.collector, edit)
-            console.print(work_edits.answer(reader, edit, before), highlight=False)
-            return 0
+            if logs.first is None:
+                raise NoResult("edits are written to the first collector, expected that it answers", Exit.UNAVAILABLE)
+            edit = edit_of(logs, options)
+            before = work_edits.answers(logs.first, edit.target)["count"]
+            work_edits.write(logs.first.endpoint, edit)
+            console.print(work_edits.answer(logs.first, edit, before), highlight=False)
+            return Exit.OK
         if options.name:
-            show_one(reader, console, options.name)
-            return 0
-        found = groups(reader, options.app, options.limit)
+            show_one(logs, console, options.name)
+            return logs.status
+        found = groups(logs, options.app, options.limit)
     if options.json:
         for row in found:
             print(json.dumps({name: value for name, value in row.items() if name != "plain" or value}))
@@ -225,4 +248,4 @@ def main(arguments: Sequence[str]) -> int:
         console.print(groups_table(found))
     else:
         console.print("No work is known yet: there is a group from the first run on that the modeler has seen.")
-    return 0
+    return logs.status

@@ -42,11 +42,12 @@ def view(
     text, others = _select(every, params)
     selected = [run for run in every if run["params"] == text]
     runs = queries.ProblemRuns(app, clusters[0], text, since)
-    bands = context.rows(runs.bands())
+    bands = context.learned(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
     at = ranks or 2 * max(scale.ranks for scale in scales)
     answer, error = context.predict(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1)
-    classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands)
+    healthy = {run["workload"] for run in selected if run["exit_status"] == 0 and not run["alarmed"]}
+    classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, healthy, bands)
     fitted = [one for one in classes if one.verdict is not None]
     forecasts = context.rows(runs.forecasts())
     drawn = forecasts[-FORECASTS:]

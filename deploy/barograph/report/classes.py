@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Final
@@ -48,17 +49,26 @@ class ClassReport:
 
 
 def largest_classes(
-    context: ViewContext, runs: queries.ProblemRuns, ranks: Mapping[str, int], bands: Sequence[Row]
+    context: ViewContext,
+    runs: queries.ProblemRuns,
+    ranks: Mapping[str, int],
+    healthy: Collection[str],
+    bands: Sequence[Row],
 ) -> list[ClassReport]:
-    """The classes with most time. ranks: by workload, ascending. bands: the newest of the application."""
-    times = context.rows(queries.classes(f"job IN ({runs.healthy})", CLASSES, VISIBLE))
+    """The classes with most time.
+
+    ranks: by workload, ascending. healthy: workloads with a healthy run. bands: the newest of the application.
+    """
+    times = [row for row in context.rows(runs.classes())[:CLASSES] if row["share"] >= VISIBLE]
     if not times:
         return []
     ids = [int(row["class_id"]) for row in times]
     samples: dict[tuple[int, str], list[float]] = {}
-    for row in context.rows(runs.intervals(ids, SAMPLE)):
+    sizes = {(row["workload"], row["class_id"]): row["size"] for row in context.rows(runs.sizes(ids))}
+    steps = {one: math.ceil(size / SAMPLE) for one, size in sizes.items()}
+    for row in context.rows(runs.intervals(ids, steps)) if steps else ():
         samples.setdefault((row["class_id"], row["workload"]), []).append(row["sum_seconds"])
-    shapes = context.rows(runs.shapes(ids))
+    shapes = context.learned(queries.shapes(ids, healthy))
     found = []
     for letter, class_id, row in zip(ascii_uppercase, ids, times, strict=False):
         sample = {name: np.array(values) for (owner, name), values in samples.items() if owner == class_id}

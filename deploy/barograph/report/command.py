@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from barograph.cli import CommandError
 from barograph.commands.export import app_argument, replaced, since_argument
 from barograph.report import application, job, page
+from barograph.views.collectors.log_views import LogViews
 from barograph.views.context import ViewContext
-from barograph.views.log import BATCH, LogView, elapsed
+from barograph.views.log import BATCH, elapsed
 from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
 from barograph.views.refusal import announced, log_errors
 from barograph_agent.deliver import keys
@@ -23,22 +26,25 @@ from barograph_collector.daemon.service import Exit
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; 65 if the log has no such application or job, 69 if no collector answers."""
+    """Write the page; 65 if the log has no such application or job, 69 if a collector does not answer."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
         options.params = parse_params(options.param)
     except JobError as error:
         parser.error(str(error))
-    announced(options.collector)
+    for endpoint in places.endpoints(options.collector):
+        announced(endpoint)
     try:
         with (
             log_errors(),
             elapsed("making the report"),
-            LogView(options.collector, keys.from_environment(os.environ), BATCH) as log,
+            LogViews(options.collector, keys.from_environment(os.environ), BATCH) as log,
         ):
             modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now)
-            text = _page(ViewContext(log, modeler), options)
+            name, values = _page(ViewContext(log, modeler), options)
+            away = list(log.away)
+            text = page.render(name, {**values, "away": away})
         # JSON in texts of the log can bring surrogates.
         data = text.encode("utf-8", "replace")
         with replaced(options.output) as path:
@@ -46,14 +52,17 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
     print(f"{options.output}: {len(data) / 1024:,.0f} KiB")
-    return Exit.OK
+    if away:
+        print(f"barograph report: {', '.join(away)} did not answer: what is there is missing", file=sys.stderr)
+    return Exit.UNAVAILABLE if away else Exit.OK
 
 
-def _page(context: ViewContext, options: argparse.Namespace) -> str:
+def _page(context: ViewContext, options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The template and its values."""
     if options.job:
-        return page.render("job.html", job.view(context, options.job))
+        return "job.html", job.view(context, options.job)
     values = application.view(context, options.app, options.cluster, options.params, options.ranks, options.since)
-    return page.render("application.html", values)
+    return "application.html", values
 
 
 def _count(text: str) -> int:
@@ -92,5 +101,5 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help=f"the modeler's address (default: two ports above the collector's, else {DEFAULT_MODELER})",
     )
-    places.add_collector_option(parser, places.endpoint(os.environ))
+    places.add_collector_option(parser, places.endpoint(os.environ), several=True)
     return parser

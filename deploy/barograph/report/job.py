@@ -34,9 +34,9 @@ def view(context: ViewContext, name: str) -> dict[str, Any]:
     if job is None:
         raise NothingKnown(f"no job {name!r} is in the log, expected one that `barograph status` shows")
     of_job = f"job = {literal(name)}"
-    rows = zip(ascii_uppercase, context.rows(queries.classes(of_job, CLASSES)), strict=False)
-    classes = [_class(context, job["workload"], of_job, letter, row) for letter, row in rows]
-    nodes = context.rows(queries.late_nodes(of_job))
+    rows = zip(ascii_uppercase, context.of_job(name, queries.classes(of_job, CLASSES)), strict=False)
+    classes = [_class(context, job, letter, row) for letter, row in rows]
+    nodes = context.of_job(name, queries.late_nodes(of_job))
     drawn = [one for one in classes[:DRAWN] if one["share"] >= VISIBLE]
     return {
         "title": f"Job {name}",
@@ -45,7 +45,7 @@ def view(context: ViewContext, name: str) -> dict[str, Any]:
         "classes": classes,
         "drawn": drawn,
         "nodes": nodes,
-        "workers": context.rows(queries.workers(of_job, WORKERS)),
+        "workers": context.of_job(name, queries.workers(of_job, WORKERS)),
         "charts": {
             "timeline": figures.timeline(job, drawn) if drawn else None,
             "nodes": figures.nodes(nodes, job["members"]) if nodes else None,
@@ -53,14 +53,15 @@ def view(context: ViewContext, name: str) -> dict[str, Any]:
     }
 
 
-def _class(context: ViewContext, workload: str, of_job: str, letter: str, row: Row) -> Row:
+def _class(context: ViewContext, job: Row, letter: str, row: Row) -> Row:
     """A row of `queries.classes` with `letter`, `band`, `step` and `points`.
 
     `points`: end (Unix seconds) and mean interval of the first and the slowest of each `step` consecutive blocks.
     """
     class_id, step = int(row["class_id"]), max(1, math.ceil(2 * row["rows"] / POINTS))
-    bands = context.rows(queries.band(workload, class_id, before=None))
-    points = [(one["ended_at"], one["seconds"]) for one in context.rows(queries.thinned(of_job, class_id, step))]
+    bands = context.learned(queries.band(job["workload"], class_id, before=None))
+    thinned = queries.thinned(f"job = {literal(job['job'])}", class_id, step)
+    points = [(one["ended_at"], one["seconds"]) for one in context.of_job(job["job"], thinned)]
     return row | {"letter": letter, "band": bands[0] if bands else None, "step": step, "points": points}
 
 

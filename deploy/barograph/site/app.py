@@ -22,8 +22,8 @@ from barograph.charts.figure import key
 from barograph.site.guard import AccessGuard, SecurityHeaders
 from barograph.site.pages import alarms, application, health, job, prediction, running, search
 from barograph.views import queries
+from barograph.views.collectors.log_views import LogViews
 from barograph.views.context import ViewContext
-from barograph.views.log import LogView
 from barograph.views.modeler import ModelerClient
 from barograph.views.refusal import NothingKnown
 from barograph.views.states import ALARMS, LEGEND
@@ -58,7 +58,7 @@ FAILURES: Final[dict[type[Exception], tuple[HTTPStatus, str]]] = {
 class SitePages:
     """Renders the pages. metrics: the address of the metrics by daemon."""
 
-    def __init__(self, log: LogView, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
+    def __init__(self, log: LogViews, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
         self._log, self._modeler, self._guard = log, modeler, guard
         self._metrics = dict(metrics)
         self._templates = environment("barograph.site")
@@ -180,7 +180,9 @@ def _application(context: ViewContext, request: Request) -> Values:
     return application.view(context, query.get("cluster", ""), query.get("app", ""), query.get("problem"))
 
 
-def create(log: LogView, modeler: ModelerClient, metrics: Mapping[str, str], access: Access | None = None) -> Starlette:
+def create(
+    log: LogViews, modeler: ModelerClient, metrics: Mapping[str, str], access: Access | None = None
+) -> Starlette:
     """The site. access: accepted tokens; None on a loopback address, where every viewer sees everything."""
     pages = SitePages(log, modeler, AccessGuard(access), metrics)
     # Without tokens the Host header must be a loopback name, against DNS rebinding.

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from barograph.site.settings import PageSettings
 from barograph.views.modeler import ModelerClient, default_modeler
+from barograph_agent.settings import places
 from barograph_agent.settings.sources import Configuration
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.service import Exit
@@ -22,30 +23,40 @@ def main(arguments: Sequence[str]) -> int:
 def _serve(configuration: Configuration[PageSettings]) -> int:
     from barograph.site.app import create
     from barograph.site.server import serve
-    from barograph.views.log import LogView
+    from barograph.views.collectors.log_views import LogViews
 
     settings = configuration.settings
     modeler = settings.modeler or default_modeler(settings.collector)
+    urls = metrics(modeler, settings.collector, settings.collector_metrics)
     key, access = load_key(settings.key), load_access(settings.access)
-    with LogView(settings.collector, key) as log:
-        site = create(log, ModelerClient(modeler, log.clock), metrics(modeler, settings.collector_metrics), access)
+    with LogViews(settings.collector, key) as log:
+        site = create(log, ModelerClient(modeler, log.clock), urls, access)
         serve(site, *settings.listen, settings.collector)
     return Exit.OK
 
 
-def metrics(modeler: str, collector: str | None = None) -> dict[str, str]:
-    """The addresses of the metrics by daemon, on consecutive ports as `barograph up` assigns them.
+def metrics(modeler: str, collectors: str, given: str | None = None) -> dict[str, str]:
+    """The addresses of the metrics by daemon, on ports as `barograph up` assigns them.
 
-    collector: that of the collector, where it is another one.
+    collectors: their addresses. given: the addresses of their metrics, where they are others.
 
-    >>> metrics("http://127.0.0.1:7452")["alerts"]
-    'http://127.0.0.1:7453/metrics'
+    >>> metrics("http://127.0.0.1:7452", "tcp://127.0.0.1:7450")["collector"]
+    'http://127.0.0.1:7451/metrics'
     """
-    parts = urlsplit(modeler)
+    addresses = places.endpoints(collectors)
+    if given is not None:
+        urls = given.split(",")
+    elif len(addresses) == 1:
+        urls = [_shifted(modeler, -1)]
+    else:
+        urls = [_shifted(one.replace("tcp://", "http://"), 1) for one in addresses]
+    names = ["collector"] if len(addresses) == 1 else [f"collector {one}" for one in addresses]
+    found = dict(zip(names, urls, strict=True)) | {"modeler": modeler, "alerts": _shifted(modeler, 1)}
+    return {name: f"{url.rstrip('/')}/metrics" for name, url in found.items()}
+
+
+def _shifted(url: str, ports: int) -> str:
+    """The address that is so many ports above another one of http://."""
+    parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    port = parts.port or 80
-    found = {
-        name: f"{parts.scheme}://{host}:{port + offset}/metrics"
-        for name, offset in (("collector", -1), ("modeler", 0), ("alerts", 1))
-    }
-    return found if collector is None else {**found, "collector": f"{collector.rstrip('/')}/metrics"}
+    return f"{parts.scheme}://{host}:{(parts.port or 80) + ports}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from barograph.views.modeler import http_address
-from barograph_agent.settings.agent import CollectorAddress
+from barograph.views.modeler import http_address, http_addresses
+from barograph_agent.settings import places
+from barograph_agent.settings.agent import CollectorAddresses
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
 from barograph_agent.settings.setting import Form, Option
+from barograph_agent.settings.sources import ConfigError
 from barograph_collector.daemon.settings import AccessFile, DaemonSettings, HostPort, KeyFile, check_loopback
 
 
@@ -16,7 +18,7 @@ class PageSettings(DaemonSettings, frozen=True):
 
     table = "page"
 
-    collector: CollectorAddress = DEFAULT_ENDPOINT
+    collector: CollectorAddresses = DEFAULT_ENDPOINT
     key: KeyFile = None
     modeler: Annotated[
         str | None,
@@ -28,12 +30,19 @@ class PageSettings(DaemonSettings, frozen=True):
     ] = None
     collector_metrics: Annotated[
         str | None,
-        Form("URL", "http://HOST:PORT", http_address),
-        Option("the metrics of the collector", otherwise="a port below the modeler"),
+        Form("URL[,...]", "http://HOST:PORT, or several with commas between", http_addresses),
+        Option("the metrics of each collector", otherwise="a port above each, of one a port below the modeler"),
     ] = None
     listen: Annotated[HostPort, Option("where browsers connect, plain HTTP")] = ("127.0.0.1", 7454)
     access: AccessFile = None
 
     def check(self) -> None:
-        """Check that the page is not open to others without access control. Raises ConfigError."""
+        """Check that the page is not open to others without access control, and the number of addresses.
+
+        Raises ConfigError.
+        """
+        if self.collector_metrics is not None:
+            given, expected = len(self.collector_metrics.split(",")), len(places.endpoints(self.collector))
+            if given != expected:
+                raise ConfigError(f"collector_metrics: {given} addresses, expected {expected}, one of each collector")
         check_loopback("listen", self.listen, self.access)

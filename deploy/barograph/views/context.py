@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barograph.views.log import MAX_AGE, LogView, Row
+from barograph.views.collectors.joint_query import JointQuery
+from barograph.views.collectors.log_views import LogViews
+from barograph.views.log import MAX_AGE, CachedResult, Row
 from barograph.views.modeler import ModelerClient, ModelerUnavailable, question
 from barograph.views.refusal import NoResult
 from barograph_collector.auth.http_access import ANYBODY, Viewer
@@ -21,7 +23,7 @@ class ViewContext:
     modeler did not answer.
     """
 
-    log: LogView
+    log: LogViews
     modeler: ModelerClient
     viewer: Viewer = ANYBODY
     credentials: Mapping[str, str] = field(default_factory=dict)
@@ -40,17 +42,27 @@ class ViewContext:
         """The user whose jobs alone are visible; None where all are."""
         return None if self.viewer.operator else self.viewer.name
 
-    def rows(self, query: str, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
-        """The rows of a query, as `LogView.query` returns them. Raises LogUnavailable and ReadRefused."""
-        result = self.log.query(query, max_age, name)
+    def rows(self, asked: JointQuery, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
+        """The rows of all collectors. Raises LogUnavailable and ReadRefused."""
+        return self._noted(self.log.query(asked, max_age, name))
+
+    def learned(self, query: str, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
+        """The rows of a query of what is about no job. Raises as `rows` does."""
+        return self._noted(self.log.first(query, max_age, name))
+
+    def of_job(self, job: str, query: str, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
+        """The rows of a query about one job. Raises as `rows` does."""
+        return self._noted(self.log.of_job(job, query, max_age, name))
+
+    def visible(self, asked: JointQuery, name: str = "") -> list[Row]:
+        """The rows, each with a `user`, that the viewer may see. Raises as `rows` does."""
+        return [row for row in self.rows(asked, name=name) if self.viewer.may_see(row["user"])]
+
+    def _noted(self, result: CachedResult) -> list[Row]:
         self.oldest = result.at if self.oldest is None else min(self.oldest, result.at)
         self.truncated = self.truncated or result.truncated
         self.note = self.note or result.note
         return result.rows
-
-    def visible(self, query: str, name: str = "") -> list[Row]:
-        """The rows, each with a `user`, that the viewer may see. Raises as `rows` does."""
-        return [row for row in self.rows(query, name=name) if self.viewer.may_see(row["user"])]
 
     def predict(self, params: Mapping[str, str], **fields: object) -> tuple[dict[str, Any] | None, str]:
         """The modeler's answer to `question`, or None and the reason why there is none."""

@@ -18,7 +18,7 @@ def find(context: ViewContext, name: str) -> Row | None:
     is attributed to. `prediction`: lower, expected and upper runtime in seconds of the last prediction made while it
     ran, None where there is none.
     """
-    found = context.visible(queries.job(name))
+    found = [row for row in context.of_job(name, queries.job(name)) if context.viewer.may_see(row["user"])]
     if not found:
         return None
     finite = {key: value for key, value in found[0].items() if not isinstance(value, float) or math.isfinite(value)}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from barograph.views.collectors.joint_query import JointQuery, fairly, joined
 from barograph.views.log import Row
 from barograph.views.queries import ALARMED, OPEN_DAYS, newest
 from barograph.views.states import KNOWN, RECOVERED, UNKNOWN
@@ -42,7 +41,7 @@ class JobQuery:
     watched: bool = False
     viewer: str | None = None
 
-    def query(self, now: float, quota: int, limit: int) -> str:
+    def joint(self, now: float, quota: int, limit: int) -> JointQuery:
         """The newest jobs with their last verdicts: running ones first, imported ones last.
 
         At most `limit`, and `quota` of a user, so that nobody takes the places of others. `of_user`: all of this user.
@@ -59,7 +58,7 @@ class JobQuery:
         first, last = cut("met"), f"SELECT * FROM judged ORDER BY {order}"
         if self.state:
             first, last = "SELECT * FROM met", cut(f"judged WHERE displayed = {literal(self.state)}")
-        return f"""
+        text = f"""
 WITH met AS (
     SELECT j.job, j.workload, j.cluster, j.app, j.user, j.ranks, j.started_at, j."offset" AS "number",
         r.ended_at, r.runtime_seconds, r.exit_status, coalesce(r.imported, 0) AS imported
@@ -75,27 +74,7 @@ judged AS (
     FROM selected s LEFT JOIN verdict v USING (job) LEFT JOIN found f USING (job)
 )
 {last}"""
-
-    @staticmethod
-    def merged(parts: Sequence[Sequence[Row]], quota: int, limit: int) -> list[Row]:
-        """Of the answers of several logs to the same query, what one log with all jobs would answer.
-
-        Nothing is missing: a row that is ahead of another one in its log is ahead of it in all logs together, unless
-        its user has `quota` rows there that are.
-        """
-        if len(parts) == 1:
-            return list(parts[0])
-        rows = sorted((row for part in parts for row in part), key=_place)
-        of_user: Counter[str] = Counter()
-        for part in parts:
-            of_user.update({row["user"]: row["of_user"] for row in part})
-        found: list[Row] = []
-        places: Counter[str] = Counter()
-        for row in rows:
-            places[row["user"]] += 1
-            if places[row["user"]] <= quota:
-                found.append({**row, "place": places[row["user"]], "of_user": of_user[row["user"]]})
-        return found[:limit]
+        return JointQuery(text, fairly(order_of, quota, limit))
 
     def _facts(self, now: float) -> str:
         """The conditions on what is known without a verdict."""
@@ -127,15 +106,16 @@ judged AS (
         return " AND ".join(conditions)
 
 
-def _place(row: Row) -> tuple[int, float, float, int]:
+def order_of(row: Row) -> tuple[int, float, float, int]:
     """What rows of a `JobQuery` are sorted by."""
     ended_at = math.inf if row["ended_at"] is None else row["ended_at"]
     return row["imported"], -ended_at, -row["started_at"], -row["number"]
 
 
-def names(column: str) -> str:
+def names(column: str) -> JointQuery:
     """The newest different values of a column of `jobs`, as `name`."""
-    return f'SELECT "{column}" AS name FROM jobs GROUP BY name ORDER BY max("offset") DESC LIMIT {NAMES}'
+    text = f'SELECT "{column}" AS name FROM jobs GROUP BY name ORDER BY max("offset") DESC LIMIT {NAMES}'
+    return JointQuery(text, joined(lambda row: row["name"]))
 
 
 def _named(name: str) -> str:

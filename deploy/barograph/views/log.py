@@ -62,7 +62,7 @@ class CachedResult:
 
 
 class LogView:
-    """Queries the collector and caches the results. Thread-safe; one query runs at a time.
+    """Queries a collector and caches the results. Thread-safe; one query runs at a time.
 
     clock: Unix seconds. `unavailable_since`: when the collector first failed to answer, None while it answers.
     """
@@ -73,10 +73,13 @@ class LogView:
         key: ClientKey | None = None,
         limits: QueryLimits = INTERACTIVE,
         clock: Callable[[], float] = CLOCK.now,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
+        """retry_seconds: between attempts to reach a collector that does not answer."""
         self.unavailable_since: float | None = None
         self.clock = clock
         self._limits = limits
+        self._retry_seconds = retry_seconds
         self._error: LogUnavailable | ReadRefused | None = None
         self._reader = LogReader(endpoint, limits.answer_seconds, key)
         self._lock = threading.Lock()
@@ -99,7 +102,7 @@ class LogView:
             now = self.clock()
             if cached is not None and now - cached.at < max_age:
                 return cached
-            if self.unavailable_since is None or now - self._tried_at >= RETRY_SECONDS:
+            if self.unavailable_since is None or now - self._tried_at >= self._retry_seconds:
                 self._tried_at = now
                 self._run(query, name)
             cached = self._cache.get(name)

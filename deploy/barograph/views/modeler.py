@@ -121,6 +121,11 @@ def default_modeler(collector: str) -> str:
     return f"http://{host}:{int(port) + PORT_OFFSET}"
 
 
+def http_addresses(text: str) -> str:
+    """Check addresses with commas between. Raises argparse.ArgumentTypeError."""
+    return ",".join(http_address(one.strip()) for one in text.split(","))
+
+
 def http_address(text: str) -> str:
     """Check `http://HOST:PORT`. Raises argparse.ArgumentTypeError."""
     try:

@@ -1,12 +1,17 @@
-"""SQL of the views. Every string from a request, a command line or the log is quoted by `text`."""
+"""SQL of the views. Every string from a request, a command line or the log is quoted by `literal`.
+
+A joint query is for all collectors. Text is for one: for that of a job, where it is about a job, else for the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from barograph.views.collectors.joint_query import JointQuery, Order, fairly, grouped, joined, quantiles, sample
 from barograph.views.log import Row
 from barograph.views.states import ALARMS
+from barograph.views.words import finite
 from barograph_collector.storage.text import literal
 
 OPEN_DAYS: Final = 30
@@ -23,6 +28,13 @@ POINTS: Final = 320
 SPARKS: Final = 32
 SLACK_SECONDS: Final = 3600.0
 """Greatest difference between clocks of nodes."""
+MAX_APPLICATIONS: Final = 500
+MAX_PROBLEMS: Final = 40
+MAX_SCALES: Final = 200
+MAX_OUTCOMES: Final = 200
+MAX_EVENTS: Final = 40
+MAX_CLASSES: Final = 1_000
+"""Classes of an application that count."""
 _DAY: Final = 86400
 
 
@@ -34,6 +46,16 @@ def newest(*key: str) -> str:
     return f'QUALIFY row_number() OVER (PARTITION BY {", ".join(key)} ORDER BY "offset" DESC) = 1'
 
 
+def newest_first(name: str) -> Order:
+    """The order of a descending number; one that is not finite comes last."""
+    return lambda row: -row[name] if finite(row[name]) else float("inf")
+
+
+def has_job(job: str) -> str:
+    """A row if the log has this job."""
+    return f"SELECT 1 FROM jobs WHERE job = {literal(job)} LIMIT 1"
+
+
 def grouped_jobs(condition: str) -> str:
     """Rows of `jobs` for which a condition holds, their `workload` replaced by the group of like work of each job."""
     return f"""(
@@ -41,12 +63,12 @@ def grouped_jobs(condition: str) -> str:
     LEFT JOIN (SELECT job, workload FROM assignments {newest("job")}) assigned USING (job) WHERE {condition})"""
 
 
-def open_jobs(now: float) -> str:
+def open_jobs(now: float) -> JointQuery:
     """Running jobs, each with its latest score: of each user the first ones, alarms before others, newest first.
 
     `of_user`: the number of running jobs of the user.
     """
-    return f"""
+    text = f"""
 WITH open AS (
     SELECT * FROM jobs ANTI JOIN runs USING (job)
     WHERE cluster <> 'canary' AND started_at > {now - OPEN_DAYS * _DAY:.0f}
@@ -58,17 +80,23 @@ SELECT o.job, o.workload, o.cluster, o.app, o.user, o.ranks, o.started_at,
     row_number() OVER (PARTITION BY o.user ORDER BY ({ALARMED}) IS TRUE DESC, o.started_at DESC) AS place
 FROM open o LEFT JOIN verdict v USING (job)
 QUALIFY place <= {MAX_USER_RUNNING} ORDER BY place LIMIT {MAX_RUNNING}"""
+    begun = newest_first("started_at")
+    return JointQuery(
+        text,
+        fairly(lambda row: (row["state"] not in ALARMS, begun(row)), MAX_USER_RUNNING, MAX_RUNNING, by_place=True),
+    )
 
 
-def reporting(now: float) -> str:
+def reporting(now: float) -> JointQuery:
     """Names of the jobs that are not silent."""
-    return f"SELECT DISTINCT job FROM blocks WHERE ended_at > {now - SILENT_SECONDS:.0f}"
+    text = f"SELECT DISTINCT job FROM blocks WHERE ended_at > {now - SILENT_SECONDS:.0f}"
+    return JointQuery(text, joined(lambda row: row["job"]))
 
 
-def sparks(jobs: Iterable[str], now: float) -> str:
+def sparks(jobs: Iterable[str], now: float) -> JointQuery:
     """Mean interval of the main class of each job over the last SILENT_SECONDS, in SPARKS steps."""
     names = ", ".join(literal(job) for job in jobs) or "''"
-    return f"""
+    text = f"""
 WITH recent AS (
     SELECT job, class_id, ended_at AS t, sum_seconds AS s, "count" AS n
     FROM blocks WHERE ended_at > {now - SILENT_SECONDS:.0f} AND job IN ({names})
@@ -84,6 +112,7 @@ selected AS (
 SELECT job, least(floor({SPARKS} * (t - first) / nullif(last - first, 0)), {SPARKS - 1})::INT AS step,
     sum(s) / sum(n) AS seconds
 FROM selected GROUP BY job, step ORDER BY job, step"""
+    return JointQuery(text, joined(lambda row: (row["job"], row["step"] or 0)))
 
 
 def job(name: str) -> str:
@@ -108,17 +137,16 @@ def during(job_row: Row) -> str:
     return f"job = {literal(job_row['job'])} AND ended_at >= {job_row['started_at'] - SLACK_SECONDS:.0f}{until}"
 
 
-def classes(blocks: str, most: int, least_share: float = 0.0) -> str:
+def classes(blocks: str, most: int) -> str:
     """Classes of intervals by descending total time, with their sites.
 
-    blocks: the condition for blocks, as from `during`. most: limit of rows. least_share: of the total time, 0 to 1.
+    blocks: the condition for blocks, as from `during`. most: limit of rows. `share`: of the total time, 0 to 1.
     """
-    visible = f"QUALIFY share >= {least_share}" if least_share else ""
     return f"""
 WITH spent AS (
     SELECT class_id, count(*) AS "rows", sum("count")::BIGINT AS intervals, sum(sum_seconds) AS seconds,
         max(ended_at) AS reported_at, sum(sum_seconds) / sum(sum(sum_seconds)) OVER () AS share
-    FROM blocks WHERE {blocks} GROUP BY class_id {visible} ORDER BY seconds DESC LIMIT {most}
+    FROM blocks WHERE {blocks} GROUP BY class_id ORDER BY seconds DESC LIMIT {most}
 ),
 place AS (SELECT * FROM sites SEMI JOIN spent USING (class_id) {newest("class_id")})
 SELECT class_id::VARCHAR AS class_id, "rows", intervals, seconds, reported_at, share, "before", "at", operation
@@ -230,9 +258,9 @@ SELECT host, max(ranks) AS ranks, sum(own_seconds) / sum("count" * ranks) AS own
 FROM selected GROUP BY host ORDER BY late_share DESC NULLS LAST, host"""
 
 
-def alarms(now: float) -> str:
+def alarms(now: float) -> JointQuery:
     """The last row of each alarm, of running jobs first, then the newest: of each user in turn."""
-    return f"""
+    text = f"""
 WITH alarm AS (
     SELECT * FROM scores WHERE {ALARMED} AND "at" > {now - PAST_DAYS * _DAY:.0f} {newest("job", "alarmed_at")}
 )
@@ -240,6 +268,11 @@ SELECT s.job, j.app, j.user, j.ranks, s.state, s.score, s.alarmed_at, s.recovere
     row_number() OVER (PARTITION BY j.user ORDER BY r.ended_at IS NULL DESC, s.alarmed_at DESC) AS place
 FROM alarm s JOIN jobs j USING (job) LEFT JOIN runs r USING (job)
 WHERE j.cluster <> 'canary' ORDER BY place, s.alarmed_at DESC LIMIT {MAX_ALARMS}"""
+    raised = newest_first("alarmed_at")
+    return JointQuery(
+        text,
+        fairly(lambda row: (row["ended_at"] is not None, raised(row)), MAX_ALARMS, MAX_ALARMS, by_place=True),
+    )
 
 
 def suspects(count: int) -> str:
@@ -250,23 +283,39 @@ SELECT host, jobs, blamed, score, excess, suspected, "check", "at" FROM newest W
 ORDER BY suspected DESC, score DESC LIMIT {count}"""
 
 
-def applications(user: str | None, part: str = "") -> str:
-    """Applications with successful runs, the latest first. user: whose runs count, None for all. part: of the name."""
+def applications(user: str | None, part: str = "") -> JointQuery:
+    """Applications with successful runs, the latest first. user: whose runs count, None for all. part: of the name.
+
+    `seconds`: the median of the runtimes.
+    """
     named = f"AND contains(lower(j.app), {literal(part.lower())})" if part else ""
-    return f"""
+    text = f"""
 SELECT j.cluster, j.app, count(*) AS runs, min(j.ranks) AS least,
-    max(j.ranks) AS most, max(r.ended_at) AS ended_at, median(r.runtime_seconds) AS seconds
+    max(j.ranks) AS most, max(r.ended_at) AS ended_at, {sample("r.runtime_seconds")} AS sample
 FROM jobs j JOIN runs r USING (job)
 WHERE r.exit_status = 0 AND j.cluster <> 'canary' {_run_by(user)} {named}
-GROUP BY j.cluster, j.app ORDER BY ended_at DESC LIMIT 500"""
+GROUP BY j.cluster, j.app ORDER BY ended_at DESC LIMIT {MAX_APPLICATIONS}"""
+
+    def fold(rows: Sequence[Row]) -> Row:
+        (seconds,) = quantiles(((row["runs"], row["sample"]) for row in rows), [0.5])
+        counts = {"runs": sum(row["runs"] for row in rows), "least": min(row["least"] for row in rows)}
+        ends = {name: max(row[name] for row in rows) for name in ("most", "ended_at")}
+        return rows[0] | counts | ends | {"seconds": seconds}
+
+    return JointQuery(text, grouped(("cluster", "app"), fold, newest_first("ended_at"), MAX_APPLICATIONS))
 
 
-def problems(cluster: str, app: str, user: str | None) -> str:
+def problems(cluster: str, app: str, user: str | None) -> JointQuery:
     """Sets of parameters of an application by descending number of successful runs."""
-    return f"""
-SELECT j.params, count(*) AS runs FROM jobs j JOIN runs r USING (job)
+    text = f"""
+SELECT j.params, count(*) AS runs, max(j.ranks) AS most FROM jobs j JOIN runs r USING (job)
 WHERE j.cluster = {literal(cluster)} AND j.app = {literal(app)} AND r.exit_status = 0 {_run_by(user)}
-GROUP BY j.params ORDER BY runs DESC, max(j.ranks) DESC LIMIT 40"""
+GROUP BY j.params ORDER BY runs DESC, most DESC LIMIT {MAX_PROBLEMS}"""
+
+    def fold(rows: Sequence[Row]) -> Row:
+        return rows[0] | {"runs": sum(row["runs"] for row in rows), "most": max(row["most"] for row in rows)}
+
+    return JointQuery(text, grouped(("params",), fold, lambda row: (-row["runs"], -row["most"]), MAX_PROBLEMS))
 
 
 def runtime_changes(workload: str, *, every_group: bool = False) -> str:
@@ -279,40 +328,53 @@ def runtime_changes(workload: str, *, every_group: bool = False) -> str:
 SELECT source, detail, "at" FROM events WHERE kind = 'runtime-changed' AND {condition} ORDER BY "at" DESC LIMIT 8"""
 
 
-def scales(cluster: str, app: str, params: str, user: str | None) -> str:
+def scales(cluster: str, app: str, params: str, user: str | None) -> JointQuery:
     """Quantiles of the runtimes of one set of parameters by scale and group of like work."""
     subject = f"cluster = {literal(cluster)} AND app = {literal(app)} AND params = {literal(params)}"
-    return f"""
-SELECT j.ranks, j.nodes, j.workload, count(*) AS runs, quantile_cont(r.runtime_seconds, 0.05) AS low,
-    median(r.runtime_seconds) AS middle, quantile_cont(r.runtime_seconds, 0.95) AS high
+    text = f"""
+SELECT j.ranks, j.nodes, j.workload, count(*) AS runs, {sample("r.runtime_seconds")} AS sample
 FROM {grouped_jobs(subject)} j JOIN runs r USING (job)
 WHERE r.exit_status = 0 {_run_by(user)}
-GROUP BY j.ranks, j.nodes, j.workload ORDER BY j.ranks, j.nodes, middle LIMIT 200"""
+GROUP BY j.ranks, j.nodes, j.workload
+ORDER BY j.ranks, j.nodes, median(r.runtime_seconds) LIMIT {MAX_SCALES}"""
+
+    def fold(rows: Sequence[Row]) -> Row:
+        found = quantiles(((row["runs"], row["sample"]) for row in rows), [0.05, 0.5, 0.95])
+        total = {"runs": sum(row["runs"] for row in rows)}
+        return rows[0] | total | dict(zip(("low", "middle", "high"), found, strict=True))
+
+    def order(row: Row) -> tuple[float, ...]:
+        return row["ranks"], row["nodes"], row["middle"]
+
+    return JointQuery(text, grouped(("ranks", "nodes", "workload"), fold, order, MAX_SCALES))
 
 
-def outcomes(cluster: str, app: str, user: str | None) -> str:
+def outcomes(cluster: str, app: str, user: str | None) -> JointQuery:
     """Outcomes of the predictions for an application, the newest first."""
-    return f"""
-SELECT o.job, o.result, o.expected_seconds, o.actual_seconds, o.relative_error, j.ranks
+    text = f"""
+SELECT o.job, o.result, o.expected_seconds, o.actual_seconds, o.relative_error, j.ranks, o."at"
 FROM outcomes o JOIN jobs j USING (job)
-WHERE o.application = {literal(f"{cluster}/{app}")} {_run_by(user)} ORDER BY o."offset" DESC LIMIT 200"""
+WHERE o.application = {literal(f"{cluster}/{app}")} {_run_by(user)} ORDER BY o."offset" DESC LIMIT {MAX_OUTCOMES}"""
+    return JointQuery(text, joined(newest_first("at"), MAX_OUTCOMES))
 
 
-def events() -> str:
+def events() -> JointQuery:
     """The newest events of the pipeline."""
-    return 'SELECT source, kind, "rows", detail, "at" FROM events ORDER BY "offset" DESC LIMIT 40'
+    text = f'SELECT source, kind, "rows", detail, "at" FROM events ORDER BY "offset" DESC LIMIT {MAX_EVENTS}'
+    return JointQuery(text, joined(newest_first("at"), MAX_EVENTS))
 
 
-def ended_runs(app: str, cluster: str | None, since: float) -> str:
+def ended_runs(app: str, cluster: str | None, since: float) -> JointQuery:
     """The runs of an application that ended since a time (Unix seconds), with any parameters and exit status.
 
     workload: the group of like work.
     """
     where = f"app = {literal(app)}" + (f" AND cluster = {literal(cluster)}" if cluster else "") + " AND ranks > 0"
-    return f"""
+    text = f"""
 SELECT jobs.job, cluster, workload, params, ranks, nodes, ended_at, runtime_seconds, exit_status,
     job IN ({_alarmed(since)}) AS alarmed
 FROM {grouped_jobs(where)} jobs JOIN runs USING (job) WHERE {_ended(since)} ORDER BY ended_at"""
+    return JointQuery(text, joined(lambda row: row["ended_at"]))
 
 
 class ProblemRuns(NamedTuple):
@@ -338,41 +400,74 @@ class ProblemRuns(NamedTuple):
         """A SELECT of the names of the jobs that succeeded and never alarmed."""
         return f"{self.jobs} AND exit_status = 0 AND job NOT IN ({_alarmed(self.since)})"
 
-    def bands(self) -> str:
-        """The newest band of each class and method."""
-        return f"""
-SELECT * FROM bands WHERE workload IN (SELECT workload FROM {grouped_jobs(self.subject)})
-{newest("workload", "class_id", "method")}"""
-
-    def forecasts(self) -> str:
+    def forecasts(self) -> JointQuery:
         """Predictions made while the jobs ran, with their outcomes, the oldest first."""
-        return f"""
+        text = f"""
 SELECT predictions.*, actual_seconds, result, outcomes.relative_error
 FROM predictions JOIN outcomes USING (job) WHERE job IN ({self.jobs}) ORDER BY made_at, job"""
+        return JointQuery(text, joined(lambda row: (row["made_at"], row["job"])))
 
-    def alarms(self) -> str:
+    def alarms(self) -> JointQuery:
         """The last row of each job that has alarmed, the newest alarm first."""
-        return f"""
+        text = f"""
 SELECT * FROM scores WHERE job IN ({self.jobs}) AND {ALARMED} AND {_while_it_ran(self.since)}
 {newest("job")} ORDER BY alarmed_at DESC"""
+        return JointQuery(text, joined(newest_first("alarmed_at")))
 
-    def intervals(self, class_ids: Iterable[int], about: int) -> str:
-        """A sample of about so many single intervals of each class and workload of the healthy runs."""
-        singles = f"""FROM blocks JOIN {grouped_jobs(self.subject)} jobs USING (job)
-    WHERE "count" = 1 AND class_id IN ({_numbers(class_ids)}) AND job IN ({self.healthy})"""
+    def classes(self) -> JointQuery:
+        """Classes of intervals of the healthy runs, as `classes` has them."""
+
+        def fold(rows: Sequence[Row]) -> Row:
+            times = [row["reported_at"] for row in rows]
+            sums = {name: sum(row[name] for row in rows) for name in ("rows", "intervals", "seconds")}
+            return rows[0] | sums | {"reported_at": max(times)}
+
+        merge = grouped(("class_id",), fold, newest_first("seconds"))
+
+        def shared(parts: Sequence[Sequence[Row]]) -> list[Row]:
+            found = merge(parts)
+            total = sum(row["seconds"] for row in found)
+            return [row | {"share": row["seconds"] / total if total else 0.0} for row in found]
+
+        return JointQuery(classes(f"job IN ({self.healthy})", MAX_CLASSES), shared)
+
+    def sizes(self, class_ids: Iterable[int]) -> JointQuery:
+        """The numbers of single intervals of each class and workload of the healthy runs: `size`."""
+        text = f"SELECT workload, class_id, count(*) AS size {self._singles(class_ids)} GROUP BY ALL"
+
+        def fold(rows: Sequence[Row]) -> Row:
+            return rows[0] | {"size": sum(row["size"] for row in rows)}
+
+        return JointQuery(text, grouped(("workload", "class_id"), fold, lambda row: (row["workload"], row["class_id"])))
+
+    def intervals(self, class_ids: Collection[int], steps: Mapping[tuple[str, int], int]) -> JointQuery:
+        """A sample of the single intervals of classes: of a workload and class one in so many."""
         # Sampling by hash: the same log gives the same sample.
-        return f"""
-WITH sizes AS (SELECT workload, class_id, count(*) AS size {singles} GROUP BY ALL),
-singles AS (SELECT workload, class_id, sum_seconds, hash(job, world, first_index) AS drawn {singles})
-SELECT workload, class_id, sum_seconds FROM singles JOIN sizes USING (workload, class_id)
-WHERE drawn % ceil(size / {about})::UBIGINT = 0"""
+        sampled = ", ".join(f"({literal(name)}, {one:d}, {step:d})" for (name, one), step in steps.items())
+        text = f"""
+WITH steps AS (SELECT * FROM (VALUES {sampled}) AS given (workload, class_id, step)),
+singles AS (SELECT workload, class_id, sum_seconds, hash(job, world, first_index) AS drawn {self._singles(class_ids)})
+SELECT workload, class_id, sum_seconds, drawn FROM singles JOIN steps USING (workload, class_id)
+WHERE drawn % step::UBIGINT = 0 ORDER BY drawn"""
+        return JointQuery(text, joined(lambda row: row["drawn"]))
 
-    def shapes(self, class_ids: Iterable[int]) -> str:
-        """The fitted shapes of classes of the healthy runs, the oldest first."""
-        return f"""
+    def _singles(self, class_ids: Iterable[int]) -> str:
+        return f"""FROM blocks JOIN {grouped_jobs(self.subject)} jobs USING (job)
+    WHERE "count" = 1 AND class_id IN ({_numbers(class_ids)}) AND job IN ({self.healthy})"""
+
+
+def bands(workloads: Iterable[str]) -> str:
+    """The newest band of each class and method of these workloads."""
+    return f"""
+SELECT * FROM bands WHERE workload IN ({_texts(workloads)}) {newest("workload", "class_id", "method")}"""
+
+
+def shapes(class_ids: Iterable[int], workloads: Iterable[str]) -> str:
+    """The fitted shapes of classes of these workloads, the oldest first."""
+    return f"""
 SELECT class_id, workload, fitted_at, shape FROM bands
 WHERE kind = 'interval' AND isfinite(shape) AND class_id IN ({_numbers(class_ids)})
-    AND workload IN (SELECT workload FROM {grouped_jobs(self.subject)} WHERE job IN ({self.healthy}))
+    AND workload IN ({_texts(workloads)})
 ORDER BY fitted_at"""
 
 
@@ -388,6 +483,10 @@ def _while_it_ran(since: float) -> str:
 
 def _ended(since: float) -> str:
     return f"ended_at >= {since!r} AND runtime_seconds > 0 AND isfinite(runtime_seconds)"
+
+
+def _texts(values: Iterable[str]) -> str:
+    return ", ".join(map(literal, sorted(values))) or "''"
 
 
 def _numbers(values: Iterable[int]) -> str:

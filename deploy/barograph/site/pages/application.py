@@ -10,6 +10,7 @@ from barograph.charts.axis import Axis, linear, ranks
 from barograph.charts.figure import LEFT, RIGHT, TOP, Figure, draw
 from barograph.charts.projection import projection
 from barograph.views import queries
+from barograph.views.collectors.joint_query import JointQuery
 from barograph.views.context import ViewContext
 from barograph.views.log import Row
 from barograph.views.refusal import NothingKnown
@@ -27,8 +28,8 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
     params: JSON as in the log, None for those run most often. Raises NothingKnown.
     """
 
-    def rows(query: str) -> list[Row]:
-        return context.rows(query, max_age=MAX_AGE)
+    def rows(asked: JointQuery) -> list[Row]:
+        return context.rows(asked, max_age=MAX_AGE)
 
     problems = rows(queries.problems(cluster, app, context.user))
     if not problems:
@@ -41,6 +42,7 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
     if scales:
         most = REACH * scales[-1]["ranks"]
         answer, error = context.predict(param_map(chosen), cluster=cluster, app=app, ranks=most, curve=1)
+    changes = queries.runtime_changes(f"{cluster}/{app}@", every_group=True)
     return {
         "cluster": cluster,
         "app": app,
@@ -52,7 +54,7 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "projection": projection(answer) if answer and "curve" in answer else None,
         "refusal": answer["refusal"] if answer else error,
         # What was said of all runs: for those who see all.
-        "changes": rows(queries.runtime_changes(f"{cluster}/{app}@", every_group=True)) if context.user is None else [],
+        "changes": context.learned(changes, max_age=MAX_AGE) if context.user is None else [],
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
 

@@ -54,8 +54,11 @@ def view(context: ViewContext, urls: Mapping[str, str]) -> dict[str, Any]:
         except (OSError, http.client.HTTPException, ValueError) as error:
             daemon.error = str(getattr(error, "reason", error))
             continue
-        lost += [(_LOST[s.name], s.labels["reason"], s.value) for s in samples if s.name in _LOST and s.value > 0]
-        figures += [(_FIGURES[s.name], s.value) for s in samples if s.name in _FIGURES]
+        of = f", {name}" if " " in name else ""  # one of several collectors
+        lost += [
+            (f"{_LOST[s.name]}{of}", s.labels["reason"], s.value) for s in samples if s.name in _LOST and s.value > 0
+        ]
+        figures += [(f"{_FIGURES[s.name]}{of}", s.value) for s in samples if s.name in _FIGURES]
         daemon.beat_at = next((s.value for s in samples if s.name == HEARTBEAT), None)
         if daemon.beat_at is None:
             daemon.error = "answers without a heartbeat, expected a daemon of Barograph"

@@ -32,7 +32,7 @@ def view(context: ViewContext, name: str, class_id: int | None) -> dict[str, Any
     if job is None:
         raise NothingKnown(f"There is no job {name} in the log that you may see.")
     of_job = queries.during(job)
-    classes = context.rows(queries.classes(of_job, CLASSES))
+    classes = context.of_job(name, queries.classes(of_job, CLASSES))
     chosen = next((one for one in classes if class_id is None or int(one["class_id"]) == class_id), None)
     onset_at = -1.0 if job["onset_at"] is None else job["onset_at"]
     reported_at = max([job["started_at"], *(one["reported_at"] for one in classes)])
@@ -43,9 +43,9 @@ def view(context: ViewContext, name: str, class_id: int | None) -> dict[str, Any
         "classes": classes,
         "chosen": chosen,
         "trace": _trace(context, job, int(chosen["class_id"])) if chosen else None,
-        "nodes": _before_and_since(context.rows(queries.node_times(of_job, onset_at))),
-        "workers": context.rows(queries.workers(of_job, MOST_WORKERS, onset_at)),
-        "late_ranks": context.rows(queries.late_ranks(of_job, onset_at)),
+        "nodes": _before_and_since(context.of_job(name, queries.node_times(of_job, onset_at))),
+        "workers": context.of_job(name, queries.workers(of_job, MOST_WORKERS, onset_at)),
+        "late_ranks": context.of_job(name, queries.late_ranks(of_job, onset_at)),
         "end": [job["started_at"] + took for took in job["prediction"] or ()] if running else None,
     }
 
@@ -65,10 +65,11 @@ def _trace(context: ViewContext, job: Row, class_id: int) -> dict[str, Any] | No
     key, onset_at = f"{job['job']} {class_id}", job["onset_at"]
     # A later band may contain this job, once it has ended healthy.
     before = job["ended_at"] or context.now + 86400
-    bands = context.rows(queries.band(job["workload"], class_id, before), name=f"band {key}")
+    bands = context.learned(queries.band(job["workload"], class_id, before), name=f"band {key}")
     band = next((row for row in bands if all(map(finite, limits(row)))), None)
     lower, expected, upper = limits(band) if band else (0.0, 0.0, 1e9)
-    points = context.rows(queries.trace(queries.during(job), class_id, lower, upper), name=f"trace {key}")
+    trace = queries.trace(queries.during(job), class_id, lower, upper)
+    points = context.of_job(job["job"], trace, name=f"trace {key}")
     points = [
         p for p in points if known_time(p["at"]) and all(finite(p[name]) for name in ("least", "mean", "longest"))
     ]

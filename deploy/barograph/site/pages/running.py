@@ -118,7 +118,7 @@ def listing(context: ViewContext, given: dict[str, str], sort: str, page: int) -
 
 def matching(context: ViewContext, selection: JobQuery, name: str) -> list[Row]:
     """The newest jobs of a selection, at most MAX_USER_ENDED of each user. name: of the query in the cache."""
-    rows = context.visible(selection.query(context.now, MAX_USER_ENDED, MAX_ENDED), name=f"{name} {selection.viewer}")
+    rows = context.visible(selection.joint(context.now, MAX_USER_ENDED, MAX_ENDED), name=f"{name} {selection.viewer}")
     return [shown(row) for row in rows]
 
 
