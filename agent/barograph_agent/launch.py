@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from barograph_agent import shim
-from barograph_agent.job.forward import forwarding
+from barograph_agent.job.forward import forwarding, launching
 from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import RulesError
 from barograph_agent.settings import places
@@ -62,6 +62,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         if _wanted(job, settings, environment, out):
             try:
                 guard = SidecarGuard(job, settings, environment)
+                guard.environment |= launching(command)
                 guard.environment |= forwarding(command, guard.environment)
             except (OSError, ValueError) as error:
                 print(f"barograph: not watching this run: {error}", file=out)

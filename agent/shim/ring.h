@@ -129,6 +129,7 @@ struct ring_header {
     _Alignas(64) _Atomic uint64_t wanted; /* written by the sidecar, at first by the shim: calls, no anchor */
     _Atomic uint64_t iteration_tail;      /* written by the sidecar */
     _Atomic uint64_t call_tail;           /* written by the sidecar: calls seen; the shim stops if this stays behind */
+    uint32_t launch; /* number of the MPI launch within the run, plus 1; 0 if it is not known, as in older rings */
 };
 
 _Static_assert(sizeof(struct ring_record) == 64, "record layout");

@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "launch.h"
+
 #define MOST_NAMES 100 /* names tried for one ring */
 #define CALL_CAPACITY 16384u
 #define MAX_WAIT_NS 100000000u /* for the lock: more than a thread that holds it is kept from its core */
@@ -74,6 +76,7 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
     header->rank = rank;
     header->size = size;
     header->pid = getpid();
+    header->launch = launch_number();
     header->clock = ticker->tsc ? RING_CLOCK_TSC : RING_CLOCK_MONOTONIC;
     header->started_ns = clock_ns(CLOCK_MONOTONIC);
     header->started_unix_ns = clock_ns(CLOCK_REALTIME);

@@ -107,7 +107,7 @@ class Scorer:
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
             "workers": self._read_workers,
-            "nodes": self._node_phases.read_nodes,
+            "nodes": self._read_nodes,
             "phases": self._node_phases.read_phases,
             "pressures": self._read_pressures,
             "predictions": self._read_predictions,
@@ -350,6 +350,15 @@ class Scorer:
             row = dict(zip(names, values, strict=True))
             if (job := self._job(row["job"])) is not None and (span := job.node_work.add(row)) is not None:
                 job.work.append(span)
+
+    def _read_nodes(self, columns: Mapping[str, Column]) -> None:
+        self._node_phases.read_nodes(columns)
+        if "number" not in columns:
+            return
+        texts, numbers = (columns[name] for name in ("job", "host")), (columns[n] for n in ("number", "ranks", "world"))
+        for name, host, number, ranks, size in zip(*texts, *numbers, strict=True):
+            if (job := self._job(name)) is not None:
+                job.work += job.node_work.add_ranks(int(number), str(host), int(ranks), int(size))
 
     def _read_workers(self, columns: Mapping[str, Column]) -> None:
         texts = (columns[name] for name in ("job", "host"))

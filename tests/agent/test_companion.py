@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import msgspec
 import pytest
 
 from barograph_agent import shim
+from barograph_agent.job.forward import LAUNCH_VARIABLE, LIST
+from barograph_agent.ring.reader import Ring
 from barograph_agent.sidecar import earlier
 from barograph_agent.sidecar.companion import LINGER_SECONDS, Companion, begin
 from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, load_plan, save
@@ -216,19 +220,111 @@ def test_the_companion_of_the_next_program_continues_its_worlds_and_counts(
     for row in rows(collector, "blocks"):
         counts[row["world"]] += row["count"]
     assert counts == {0: 40, 1: 30}
-    reported = [(row["ended"], row["ranks"], row["intervals"]) for row in rows(collector, "nodes")]
-    assert [one for one in reported if one[0]] == [(1, 1, 40), (1, 1, 70)]
-    assert reported[2][2] >= 40  # the second one's begin, which replaces the row of the first
+    reported = [(row["ended"], row["number"], row["ranks"], row["intervals"]) for row in rows(collector, "nodes")]
+    assert [one for one in reported if one[0]] == [(1, 0, 1, 40), (1, 1, 1, 30)]
     assert len(rows(collector, "jobs")) == 1
+
+
+def test_a_program_on_other_nodes_than_the_first_has_its_number_and_is_announced_once(
+    remote: Remote, collector: Collector
+) -> None:
+    """Of two launches the first ran on n1 and another node, the second on this one."""
+    before = {"job": remote.run.job.key, "host": "n1", "world": 4, "ranks": 2, "first": 1, "intervals": 10,
+              "dropped": 0, "ended": 1, "at": 1e9, "number": 0, "lowest": 0}  # fmt: skip
+    with Producer(collector.endpoint, "n1") as producer:
+        producer.hello()
+        producer.append(1, "nodes", 1, before)
+        producer.receive_ack(1)
+    shims = [remote.ring(rank, size=2) for rank in (0, 1)]
+    for shim_ in shims:
+        shim_.set(launch=2)
+        put(shim_, 40)
+    companion = remote.companion()
+    serve(companion, lambda: rows(collector, "blocks"), "there are intervals")
+    remote.end()
+    serve(companion, lambda: not companion.programs, "everything is delivered")
+    assert {row["world"] for row in rows(collector, "blocks")} == {1}
+    assert {row["world"] for row in rows(collector, "node_blocks")} == {1}
+    ended = rows(collector, "nodes")[-1]
+    assert (ended["number"], ended["world"], ended["ranks"], ended["lowest"], ended["first"]) == (1, 2, 2, 0, 1)
+    assert not rows(collector, "jobs")
+    assert not rows(collector, "works")
+
+
+def test_the_first_program_that_uses_mpi_is_announced_whatever_was_launched_before(
+    remote: Remote, collector: Collector
+) -> None:
+    for rank in (0, 1):
+        shim_ = remote.ring(rank)
+        shim_.set(launch=2)
+        put(shim_, 10)
+    companion = remote.companion()
+    serve(companion, lambda: rows(collector, "jobs"), "the job is announced")
+    remote.end()
+    serve(companion, lambda: not companion.programs, "everything is delivered")
+    assert len(rows(collector, "jobs")) == 1
+
+
+def test_what_a_killed_node_has_left_is_delivered_by_the_next_sidecar_of_its_user(
+    remote: Remote, collector: Collector, tmp_path: Path
+) -> None:
+    """As where a batch system kills all processes of a step at once: the sidecar, and the shell that restarts it."""
+    shim_ = remote.ring(0)
+    killed = remote.companion()
+    put(shim_, 30)
+    serve(killed, lambda: rows(collector, "blocks"), "there are intervals")
+    # Some rows are in the spool only, some records in the ring only.
+    (program,) = killed.programs.values()
+    put(shim_, 20)
+    program.step()
+    put(shim_, 10)
+    plan = msgspec.structs.replace(load_plan(program.directory), launcher=2**22, launcher_born=1)
+    program.close()
+    save(program.directory, PLAN, plan)
+    remote.end()
+    assert sum(row["count"] for row in rows(collector, "blocks")) == 30
+
+    (root := tmp_path / "next").mkdir()
+    following = Remote(Run(root, "next", endpoint=collector.endpoint, has_companions=True, drain_seconds=20.0), root)
+    following.spools = remote.spools
+    put(following.ring(0), 5)
+    companion = following.companion()
+    following.end()
+    companion.run()
+    counts = dict.fromkeys((plan.job.key, following.run.job.key), 0)
+    for row in rows(collector, "blocks"):
+        counts[row["job"]] += row["count"]
+    assert list(counts.values()) == [60, 5]
+    (end,) = [row for row in rows(collector, "nodes") if row["ended"] and row["intervals"] == 60]
+    assert end["dropped"] == 0
+    assert not remote.rings.exists()
+    assert not [path for path in remote.spools.iterdir() if path.is_dir()]
+
+
+def test_launchers_number_what_they_start(mpi: Mpi, tmp_path: Path) -> None:
+    """Also a launcher below another, such as one that Slurm starts, has its number; other programs have none."""
+    program = mpi.compile(PROGRAMS / "companion.c", tmp_path / "companion")
+    (rings := tmp_path / "rings").mkdir()
+    forwarded = environment(rings, Path(sys.executable))
+    own = {**os.environ, **mpi.environment(), **forwarded, LIST: ";".join([*forwarded, LAUNCH_VARIABLE])}
+    launch = shlex.join(mpi.command(2, [program]))
+    script = f"{launch} && {program} && {launch} && {mpi.mpiexec} -n 1 sh -c {shlex.quote(launch)}"
+    done = subprocess.run(["sh", "-c", script], env=own, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = Counter[int]()
+    for path in rings.glob("*.ring"):
+        with Ring(path) as ring:
+            found[ring.launch] += 1
+    assert found == {0: 2, -1: 1, 1: 2, 2: 2}
 
 
 def test_what_companions_leave_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(earlier, "MAX_FILES", 3)
     for run in range(6):
         rings = tmp_path / f"run-{run}"
-        earlier.leave(rings, earlier.Earlier(worlds=run))
+        earlier.leave(rings, earlier.Earlier(numbers=[run]))
         os.utime(earlier.path_of(rings), (run, run))
-    assert [earlier.load(tmp_path / f"run-{run}").worlds for run in range(6)] == [0, 0, 0, 3, 4, 5]
+    assert [earlier.load(tmp_path / f"run-{run}").numbers for run in range(6)] == [[], [], [], [3], [4], [5]]
 
 
 def test_one_without_a_rank_ends_with_the_processes_of_the_run(remote: Remote) -> None:
@@ -241,7 +337,7 @@ def test_one_without_a_rank_ends_with_the_processes_of_the_run(remote: Remote) -
 def other_node(collector: Collector, run: Run, *, first: int = 1, ended: int = 1, seen: int = 500) -> None:
     """A row of `nodes` of the node n2."""
     row = {"job": run.job.key, "host": "n2", "world": 4, "ranks": 3, "first": first, "intervals": seen, "dropped": 0,
-           "ended": ended, "at": 1e9}  # fmt: skip
+           "ended": ended, "at": 1e9, "number": 0, "lowest": 0}  # fmt: skip
     with Producer(collector.endpoint, f"n2-{ended}") as producer:
         producer.hello()
         producer.append(1, "nodes", 1, row)
@@ -293,6 +389,26 @@ def test_a_node_that_has_died_is_named(run: Run, collector: Collector) -> None:
     watch.close()
     assert report.notes == ["no end reported by n2"]
     assert (report.nodes, report.unseen_ranks) == (2, 0)
+
+
+def test_the_launcher_waits_for_the_nodes_of_every_program(run: Run, collector: Collector) -> None:
+    """Of the second program this node has one rank of two."""
+    for launch, size in ((1, 1), (2, 2)):
+        (run.rings / f"launch-{launch - 1}").touch()
+        shim_ = run.ring(f"{launch}.ring")
+        shim_.set(rank=0, size=size, launch=launch)
+        put(shim_, 10)
+    with Producer(collector.endpoint, "n2") as producer:
+        producer.hello()
+        producer.append(1, "nodes", 1, {"job": run.job.key, "host": "n2", "world": 2, "ranks": 1, "first": 0,
+                        "intervals": 0, "dropped": 0, "ended": 1, "at": 1e9, "number": 1, "lowest": 1})  # fmt: skip
+        producer.receive_ack(1)
+    run.end()
+    watch = run.watch()
+    deliver(watch)
+    report = watch.report()
+    watch.close()
+    assert (report.ranks, report.nodes, report.unseen_ranks, report.seen) == (2, 2, 0, 20)
 
 
 def test_ranks_that_no_node_reports_are_counted(run: Run, collector: Collector) -> None:

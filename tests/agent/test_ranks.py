@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_agent.reduce.ring_set import Progress, RingSet
-from barograph_agent.ring.reader import Ring
+from barograph_agent.ring.reader import LAUNCHES, Ring
 from helpers.rings import STARTED_NS, FakeShim
 
 MS = 1_000_000
@@ -181,3 +181,49 @@ def test_a_damaged_ring_of_another_rank_does_not_affect_intervals(tmp_path: Path
     worlds.close()
     with Ring(shims[0].path) as ring:
         assert ring.head == 3
+
+
+def launched(folder: Path, launch: int, size: int, ranks: list[int], at: int) -> None:
+    """Rings of some ranks of the launch with this number, and the claim of the launcher, which runs on node a."""
+    folder.mkdir(exist_ok=True)
+    for shim in world(folder, size, ranks, started_ns=STARTED_NS + at):
+        shim.set(launch=launch + 1)
+    (folder.parent / "a").mkdir(exist_ok=True)
+    (folder.parent / "a" / f"launch-{launch}").touch()
+
+
+def test_programs_on_some_of_the_nodes_each_have_the_same_numbers_everywhere(tmp_path: Path) -> None:
+    """Launch 0 on a and b, a program of no launcher on a, launch 2 on b and c, launch 3 on c and a."""
+    found = {}
+    for node in "abc":
+        rings = RingSet(tmp_path / node, Progress(), claims=node == "a")
+        for launch, nodes, at in ((0, "ab", 0), (None, "a", MS), (2, "bc", 2 * MS), (3, "ca", 3 * MS)):
+            if node not in nodes:
+                continue
+            if launch is None:
+                world(tmp_path / node, 1, started_ns=STARTED_NS + at)
+            else:
+                launched(tmp_path / node, launch, 4, [2 * nodes.index(node), 2 * nodes.index(node) + 1], at)
+            rings.find()
+        found[node] = {number: (one.size, one.ranks, one.lowest) for number, one in rings.worlds().items()}
+        rings.close()
+    assert found == {
+        "a": {0: (4, 2, 0), 1: (1, 1, 0), 3: (4, 2, 2)},
+        "b": {0: (4, 2, 2), 2: (4, 2, 0)},
+        "c": {2: (4, 2, 2), 3: (4, 2, 0)},
+    }
+    assert {path.name for path in (tmp_path / "a").glob("launch-*")} == {f"launch-{n}" for n in range(4)}
+
+
+def test_further_worlds_of_a_launch_do_not_take_the_number_of_the_next(tmp_path: Path) -> None:
+    """As of processes that a program spawns, and of its own intervals."""
+    node = tmp_path / "a"
+    launched(node, 0, 2, [0, 1], 0)
+    launched(node, 0, 3, [0, 1, 2], MS)
+    launched(node, 1, 2, [0, 1], 2 * MS)
+    (node / "rank-0.5000000000.ring").rename(node / "app-0.ring")
+    rings = RingSet(node, Progress())
+    rings.find()
+    numbers = sorted({cursor.world for cursor in rings.progress.cursors.values()})
+    rings.close()
+    assert numbers == [0, 1, LAUNCHES, 2 * LAUNCHES]

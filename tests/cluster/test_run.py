@@ -61,16 +61,11 @@ def compiled(made: Cluster, name: str) -> Mpi:
     return found
 
 
-def start(
-    made: Cluster, mpi: Mpi, seconds: float, hosts: list[str], python: str = sys.executable, programs: int = 1
-) -> Run:
+def start(made: Cluster, mpi: Mpi, seconds: float, *programs: list[str], python: str = sys.executable) -> Run:
     """The program of steps under `barograph run` on the head node, with two ranks on each of the hosts.
 
-    programs: how often, one after the other, with 3 s between.
+    programs: the hosts of each, one after the other, with 3 s between.
     """
-    ranks = 2 * len(hosts)
-    control = made.root / f"control-{ranks}"
-    write_control(control, ranks)
     hooks = dict(line.split("=", 1) for line in (made.root / "etc/hooks.conf").read_text().splitlines())
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -81,13 +76,32 @@ def start(
         "BAROGRAPH_CLUSTER": "lab",
         **mpi.environment(),
     }
+    if not mpi.is_openmpi:
+        environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
+    launchers = [shlex.join(map(str, launcher(made, mpi, seconds, hosts))) for hosts in programs]
+    if len(launchers) == 1:
+        command = [python, "-m", "barograph", "run", "--", *shlex.split(launchers[0])]
+    else:
+        command = [python, "-m", "barograph", "run", "--", "/bin/sh", "-c", " && sleep 3 && ".join(launchers)]
+    return Run(
+        subprocess.Popen(
+            made.nodes["head"].command(*map(str, command)),
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+    )  # fmt: skip
+
+
+def launcher(made: Cluster, mpi: Mpi, seconds: float, hosts: list[str]) -> list[str | Path | float]:
+    """The command line that launches the program on these hosts."""
+    ranks = 2 * len(hosts)
+    control = made.root / f"control-{ranks}"
+    write_control(control, ranks)
     if mpi.is_openmpi:
         agent = ("--mca", "plm_rsh") if mpi.name.startswith("debian") else ("--prtemca", "plm_ssh")
         words = [agent[0], f"{agent[1]}_agent", made.root / "enter", agent[0], f"{agent[1]}_no_tree_spawn", "1",
                  "--host", ",".join(f"{name}:2" for name in hosts), "--bind-to", "none", "--mca", "btl", "tcp,self",
                  "--mca", "pml", "ob1", "--mca", "mpi_yield_when_idle", "1"]  # fmt: skip
     else:
-        environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
         words = ["-launcher", "ssh", "-launcher-exec", made.root / "enter", "-hosts", ",".join(hosts), "-ppn", "2",
                  "-iface", "eth0"]  # fmt: skip
     # Open MPI passes on what Barograph needs unless the command says what else to pass on.
@@ -100,17 +114,7 @@ def start(
         1000,
         8,
     ]
-    launcher = [mpi.mpiexec, *words, "-n", ranks, *program]
-    if programs > 1:
-        each = " && sleep 3 && ".join([shlex.join(map(str, launcher))] * programs)
-        launcher = ["/bin/sh", "-c", each]
-    command = [python, "-m", "barograph", "run", "--", *launcher]
-    return Run(
-        subprocess.Popen(
-            made.nodes["head"].command(*map(str, command)),
-            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-    )  # fmt: skip
+    return [mpi.mpiexec, *words, "-n", ranks, *program]
 
 
 def newest_job(made: Cluster) -> str:
@@ -155,7 +159,7 @@ def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
 
 
 def test_programs_of_one_script_are_the_same_worlds_on_all_nodes(nodes: Cluster, mpich: Mpi) -> None:
-    said = start(nodes, mpich, 2, ["head", "n1"], programs=2).end()
+    said = start(nodes, mpich, 2, ["head", "n1"], ["head", "n1"]).end()
     found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 2 nodes, ([\d,]+) stored$", said, re.MULTILINE)
     assert found, said
     assert found[1] == found[2]
@@ -167,6 +171,33 @@ def test_programs_of_one_script_are_the_same_worlds_on_all_nodes(nodes: Cluster,
     assert all(counts["head", world] == counts["n1", world] for world in (0, 1))
     blocks = of_job(nodes, "blocks", job)
     assert sum(row["count"] for row in blocks) == int(found[1].replace(",", ""))
+    assert_nothing_left(nodes, nodes.names)
+
+
+def test_programs_of_one_script_on_some_of_the_nodes_are_worlds_of_their_own(nodes: Cluster, mpich: Mpi) -> None:
+    """The second has rank 0 on a node that the first has not, and none where the launcher is."""
+    said = start(nodes, mpich, 3, ["n1", "n2"], ["n3", "n2"]).end()
+    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 3 nodes, ([\d,]+) stored$", said, re.MULTILINE)
+    assert found, said
+    assert found[1] == found[2]
+    job = newest_job(nodes)
+    (announced,) = of_job(nodes, "jobs", job)
+    assert (announced["ranks"], announced["nodes"], announced["host"]) == (4, 2, "n1")
+    assert len(of_job(nodes, "works", job)) == 1
+    counts: dict[tuple[str, int], int] = {}
+    for row in of_job(nodes, "node_blocks", job):
+        counts[row["host"], row["world"]] = counts.get((row["host"], row["world"]), 0) + row["count"]
+    assert set(counts) == {("n1", 0), ("n2", 0), ("n2", 1), ("n3", 1)}
+    assert counts["n1", 0] == counts["n2", 0]
+    assert counts["n2", 1] == counts["n3", 1]
+    (run,) = of_job(nodes, "runs", job)
+    spans: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    for row in of_job(nodes, "blocks", job):
+        spans[row["world"]].append((row["first_index"], row["first_index"] + row["count"]))
+    for found_spans in spans.values():
+        found_spans.sort()
+        assert [first for first, _ in found_spans] == [0, *(stop for _, stop in found_spans[:-1])]
+    assert sum(found_spans[-1][1] for found_spans in spans.values()) == run["intervals"]
     assert_nothing_left(nodes, nodes.names)
 
 

@@ -143,7 +143,8 @@ class _Recorder:
             directory = environment.get("BAROGRAPH_RING_DIR", "")
             rank, size = place(environment)
             if directory and not is_disabled(environment) and rank == 0 and not self.begun:
-                self._open(Path(directory), rank, size)
+                number = environment.get("BAROGRAPH_LAUNCH", "")
+                self._open(Path(directory), rank, size, int(number) if number.isdecimal() else -1)
             self.begun = True
         return self.watched
 
@@ -164,12 +165,12 @@ class _Recorder:
             self.sites[name] = self._writer.site(name) if self._writer else 0
         return self.sites[name]
 
-    def _open(self, directory: Path, rank: int, size: int) -> None:
+    def _open(self, directory: Path, rank: int, size: int, launch: int) -> None:
         try:
             # Imported here, because it needs numpy, which an unwatched program may lack.
             from barograph_agent.ring.writer import RingWriter
 
-            self._writer = RingWriter(directory, rank, size)
+            self._writer = RingWriter(directory, rank, size, launch=launch)
         except (OSError, ImportError):
             return
         self.put, self.watched = self._writer.put, True

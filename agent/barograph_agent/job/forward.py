@@ -1,4 +1,4 @@
-"""Variables that a launcher must be told to pass on to ranks on other nodes.
+"""Variables for a launcher of MPI programs, and those that it must be told to pass on to ranks on other nodes.
 
 MPICH's, Intel's and Slurm's pass on their whole environment. Open MPI's passes on what `-x` names, or the parameter
 `mca_base_env_list`; both at once are an error in Open MPI 4.
@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 
 LIST: Final = "OMPI_MCA_mca_base_env_list"
-_LAUNCHERS: Final = ("mpiexec", "mpirun", "orterun", "prterun")
+LAUNCH_VARIABLE: Final = "BAROGRAPH_LAUNCH"
+"""The number of a launch within a run. Where a script launches, the shim sets it in the launcher."""
+_OPENMPI: Final = ("mpiexec", "mpirun", "orterun", "prterun")
+_LAUNCHERS: Final = (*_OPENMPI, "prun", "srun", "aprun", "jsrun", "flux")
 _PREFIX: Final = "BAROGRAPH_"
 
 
@@ -26,9 +29,23 @@ def forwarding(command: Sequence[str], environment: Mapping[str, str]) -> dict[s
     >>> forwarding(["mpirun", "-x", "OMP_NUM_THREADS", "./app"], {"LD_PRELOAD": "l"})
     {}
     """
-    launcher = Path(command[0]).name.partition(".")[0] if command else ""
+    launcher = _program(command)
     given = LIST in environment or any(word in ("-x", "--x") or "mca_base_env_list" in word for word in command)
-    if launcher not in _LAUNCHERS or given:
+    if launcher not in _OPENMPI or given:
         return {}
     names = [name for name in environment if name == "LD_PRELOAD" or name.startswith(_PREFIX)]
     return {LIST: ";".join(names)}
+
+
+def launching(command: Sequence[str]) -> dict[str, str]:
+    """The number of the launch, where the command is a launcher and so the only one.
+
+    >>> launching(["mpiexec.hydra", "-n", "2", "./app"]), launching(["sh", "job.sh"])
+    ({'BAROGRAPH_LAUNCH': '0'}, {})
+    """
+    return {LAUNCH_VARIABLE: "0"} if _program(command) in _LAUNCHERS else {}
+
+
+def _program(command: Sequence[str]) -> str:
+    """Without the name of an implementation, as in mpiexec.hydra."""
+    return Path(command[0]).name.partition(".")[0] if command else ""

@@ -226,11 +226,12 @@ TABLES: Final[dict[str, Table]] = {
         # learned and not judged.
         _table("runs", job=_N, ended_at=_TIME, runtime_seconds=_UNKNOWN_SECONDS, exit_status=_STATUS, intervals=_COUNT,
                dropped=_COUNT, imported=(_FLAG, 0)),
-        # What a sidecar has seen of a job on its node: a row at the end, and one at the begin where a rank has started
-        # the sidecar. `world`: ranks of the MPI world; `ranks`: those of it on the node; `first`: 1 if rank 0 is
-        # among them. `intervals` and `dropped` as in `runs`, 0 without rank 0. `ended`: 1 at the end.
+        # What a sidecar has seen of an MPI world of a job on its node: a row at the end, and one at the begin where the
+        # world has ranks on other nodes or a rank has started the sidecar. `world`: ranks of the world; `ranks`: those
+        # of it on the node; `first`: 1 if rank 0 is among them; `lowest`: the lowest of them, -1 if unknown. `number`:
+        # of the world, as in `blocks`. `intervals` and `dropped` as in `runs`, 0 without rank 0. `ended`: 1 at the end.
         _table("nodes", job=_N, host=_N, world=_RANKS, ranks=_RANKS, first=_FLAG, intervals=_COUNT, dropped=_COUNT,
-               ended=_FLAG, at=_TIME),
+               ended=_FLAG, at=_TIME, number=(_COUNT, 0), lowest=(_UNKNOWN_COUNT, -1)),
         # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime. Includes the
         # delivery of earlier runs.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_SECONDS, resident_bytes=_COUNT, lived_seconds=_SECONDS,

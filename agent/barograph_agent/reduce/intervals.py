@@ -52,6 +52,8 @@ class Cursor(msgspec.Struct, array_like=True):
     """Iterations that are known of calls only, less those of the ring that do not count."""
     node_iteration: int = 0
     """Iterations read by IterationReducer."""
+    launch: int = -1
+    """As of the ring."""
 
 
 def class_id(before: str, at: str) -> int:

@@ -18,14 +18,12 @@ from barograph_agent.reduce.intervals import Cursor, IntervalReader
 from barograph_agent.reduce.iterations import IterationReducer
 from barograph_agent.reduce.loops import Loop
 from barograph_agent.reduce.ranks import Member, NodeReducer
+from barograph_agent.reduce.worlds import World, claim_in, claimed_in, is_of_application, join, new_number, on_this_node
 from barograph_agent.ring.reader import Records, Ring, RingError
-from barograph_agent.ring.writer import PREFIX
 from barograph_agent.system.processes import Processes
 
 SEARCHES: Final = 2
 """Searches for an anchor in one read, of 10 ms each."""
-JOIN_NS: Final = 30 * 10**9
-"""Limit on the time between the returns of MPI_Init in ranks of one world."""
 
 
 class Progress(msgspec.Struct):
@@ -35,8 +33,8 @@ class Progress(msgspec.Struct):
     budget: Budget = msgspec.field(default_factory=Budget)
     ranks: int = 0
     program: str = ""
-    first_world: int = 0
-    """Number of the first world here: more than 0 where an earlier sidecar had worlds of the same run."""
+    taken: list[int] = []
+    """Numbers of worlds of the same run that an earlier sidecar had on this node."""
 
 
 class TableRows(NamedTuple):
@@ -51,12 +49,16 @@ class TableRows(NamedTuple):
 class RingSet:
     """Reads rings into rows and advances `progress`. Call `release` once the rows are durable."""
 
-    def __init__(self, directory: Path, progress: Progress, rows_per_second: float = ROWS_PER_SECOND) -> None:
+    def __init__(
+        self, directory: Path, progress: Progress, rows_per_second: float = ROWS_PER_SECOND, *, claims: bool = False
+    ) -> None:
+        """claims: launchers of the run take their numbers in this directory."""
         self.progress = progress
         self.unreadable: dict[str, RingError] = {}
         """Errors of rings that are no longer read, by file name."""
         self._directory = directory
         self._rate = rows_per_second
+        self._claims = claims
         self._rings: dict[str, Ring] = {}
         self._readers: dict[str, IntervalReader] = {}
         self._nodes: dict[int, NodeReducer] = {}
@@ -72,6 +74,16 @@ class RingSet:
     def has_first_rank(self) -> bool:
         """True once the ring of a rank 0 was found."""
         return any(cursor.rank == 0 for cursor in self.progress.cursors.values())
+
+    @property
+    def first_number(self) -> int:
+        """Number of the first world whose rank 0 is here; 0 without one."""
+        return min((one.world for one in self.progress.cursors.values() if one.rank == 0), default=0)
+
+    @property
+    def launched(self) -> set[int]:
+        """Numbers that launchers have taken on this node, or this sidecar for worlds whose launch is not known."""
+        return claimed_in(self._directory)
 
     def find(self) -> None:
         """Open new rings. Files that are not valid rings are added to `unreadable`."""
@@ -202,17 +214,21 @@ class RingSet:
 
     def counted(self) -> tuple[int, int]:
         """Number of intervals counted by the shim, and of those lost: part of no row."""
-        seen = lost = 0
-        for name, cursor in self.progress.cursors.items():
-            # Of a ring that became unreadable only the counts of its cursor are known.
-            reader = self._readers.get(name)
-            try:
-                counted, dropped = (reader.seen, reader.dropped) if reader else (cursor.rows + cursor.lost, 0)
-            except RingError:
-                counted, dropped = cursor.rows + cursor.lost, 0
-            seen += counted
-            lost += cursor.lost + dropped
-        return seen, lost
+        each = [self._counted_of(name, cursor) for name, cursor in self.progress.cursors.items()]
+        return sum(seen for seen, _ in each), sum(lost for _, lost in each)
+
+    def _counted_of(self, name: str, cursor: Cursor) -> tuple[int, int]:
+        # Of a ring that became unreadable only the counts of its cursor are known.
+        reader = self._readers.get(name)
+        try:
+            counted, dropped = (reader.seen, reader.dropped) if reader else (cursor.rows + cursor.lost, 0)
+        except RingError:
+            counted, dropped = cursor.rows + cursor.lost, 0
+        return counted, cursor.lost + dropped
+
+    def worlds(self) -> dict[int, World]:
+        """The worlds on this node, by number."""
+        return on_this_node(self.progress.cursors, self._counted_of)
 
     @property
     def rows(self) -> int:
@@ -261,8 +277,8 @@ class RingSet:
     def _add(self, ring: Ring) -> None:
         name, progress = ring.path.name, self.progress
         if name not in progress.cursors:
-            rank, size = max(ring.rank, 0), max(ring.size, 1)
-            progress.cursors[name] = Cursor(self._world_of(rank, size, ring.started_ns), rank, size, ring.started_ns)
+            rank, size, started_ns = max(ring.rank, 0), max(ring.size, 1), ring.started_ns
+            progress.cursors[name] = Cursor(self._world_of(ring), rank, size, started_ns, launch=ring.launch)
         cursor = progress.cursors[name]
         self._rings[name] = ring
         self._loops[name] = Loop(ring, recalls=cursor.rank == 0)
@@ -271,24 +287,19 @@ class RingSet:
         progress.ranks = progress.ranks or cursor.size
         progress.program = progress.program or ring.program
 
-    def _world_of(self, rank: int, size: int, started_ns: int) -> int:
-        """The newest world of this size and start time without a ring of this rank; else a new world."""
-        worlds: dict[int, list[Cursor]] = {}
-        for cursor in self.progress.cursors.values():
-            worlds.setdefault(cursor.world, []).append(cursor)
-        for world in sorted(worlds, reverse=True):
-            members = worlds[world]
-            near = abs(started_ns - members[0].started_ns) <= JOIN_NS
-            if near and members[0].size == size and rank not in {member.rank for member in members}:
-                return world
-        return self.progress.first_world + len(worlds)
+    def _world_of(self, ring: Ring) -> int:
+        cursors = self.progress.cursors
+        if (number := join(ring, cursors)) is not None:
+            return number
+        used = {cursor.world for cursor in cursors.values()} | set(self.progress.taken)
+        return new_number(ring, used, lambda number: not self._claims or claim_in(self._directory, number))
 
     def _group_by_world(self) -> None:
         """Group rings by world, except those of a program's own intervals."""
         members: dict[int, list[Member]] = {}
         for name, ring in self._rings.items():
             cursor = self.progress.cursors[name]
-            if not name.startswith(PREFIX):
+            if not is_of_application(name):
                 members.setdefault(cursor.world, []).append(Member(ring, cursor))
         # A world whose ranks are the same keeps the sums of its phases.
         before = self._nodes

@@ -15,6 +15,8 @@ MAGIC: Final = b"BAROGRPH"
 VERSION: Final = 6
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
+LAUNCHES: Final = 1024
+"""MPI launches of a run that have a number, as in the shim's `launch.h`."""
 RUNNING: Final = 1
 FINALIZED: Final = 2
 EXITED: Final = 256
@@ -27,19 +29,19 @@ HEADER: Final = np.dtype(
                   "head", "dropped", "state", "sites", "modules", "exit", "exited_ns",
                   "tail", "iteration_capacity", "call_capacity",
                   "iteration_head", "iterations_dropped", "call_head", "compared",
-                  "wanted", "iteration_tail", "call_tail"],
+                  "wanted", "iteration_tail", "call_tail", "launch"],
         "formats": ["S8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u4",
                     "<i4", "<i4", "<i4", "<u4", "<u8", "<u8", "S256",
                     "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u8",
                     "<u8", "<u4", "<u4",
                     "<u8", "<u8", "<u8", "<u8",
-                    "<u8", "<u8", "<u8"],
+                    "<u8", "<u8", "<u8", "<u4"],
         "offsets": [0, 8, 12, 16, 20, 24, 28,
                     32, 36, 40, 44, 48, 56, 64,
                     320, 328, 336, 340, 344, 348, 352,
                     384, 392, 396,
                     448, 456, 464, 472,
-                    512, 520, 528],
+                    512, 520, 528, 536],
         "itemsize": HEADER_BYTES,
     }
 )  # fmt: skip
@@ -245,6 +247,8 @@ class Ring:
         """Id of the process that writes the ring."""
         self.program = _text(header["program"])
         """Path of the executable."""
+        self.launch = int(header["launch"]) - 1 if int(header["launch"]) <= LAUNCHES else -1
+        """Number of the MPI launch within the run, -1 if it is not known."""
         self.clock = CLOCKS[int(header["clock"])]
         """The shim's clock source; times are nanoseconds of CLOCK_MONOTONIC for any of them."""
         self.started_ns = int(header["started_ns"])

@@ -25,6 +25,7 @@ from barograph_agent.ring.reader import (
     HEADER,
     HEADER_BYTES,
     INTERVAL,
+    LAUNCHES,
     MAGIC,
     MODULE,
     NAMED,
@@ -53,10 +54,10 @@ _SIZE: Final = _RECORDS_AT + CAPACITY * RECORD.itemsize
 class RingWriter:
     """A ring of this process, in `directory`. Thread-safe. Raises OSError if the file system has no room for it.
 
-    rank, size: of the processes started together; 0 and 1 for a single process.
+    rank, size: of the processes started together; 0 and 1 for a single process. launch: as in `Ring`.
     """
 
-    def __init__(self, directory: Path, rank: int, size: int, clock: Clock = CLOCK) -> None:
+    def __init__(self, directory: Path, rank: int, size: int, clock: Clock = CLOCK, launch: int = -1) -> None:
         # Reentrant: a signal handler may record an interval at any point.
         self._lock = threading.RLock()
         self._sites: dict[str, int] = {}
@@ -76,6 +77,7 @@ class RingWriter:
             "size": size,
             "pid": os.getpid(),
             "clock": _CLOCK_MONOTONIC,
+            "launch": launch + 1 if launch < LAUNCHES else 0,
             "started_ns": clock.monotonic_ns(),
             "started_unix_ns": clock.now_ns(),
             "program": os.fsencode(sys.executable)[-255:],

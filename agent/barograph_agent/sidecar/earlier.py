@@ -22,17 +22,12 @@ MAX_FILES: Final = 1000
 class Earlier(msgspec.Struct, frozen=True):
     """The programs of a run on this node whose sidecars have ended."""
 
-    worlds: int = 0
-    """Their MPI worlds: the next one has this number, on all nodes where all programs run."""
+    numbers: list[int] = []
+    """Of their MPI worlds."""
     size: int = 0
     """Ranks of the first world."""
     ranks: int = 0
     """Those of them on this node."""
-    has_first: bool = False
-    """Whether a rank 0 was here."""
-    seen: int = 0
-    """Intervals counted."""
-    lost: int = 0
     announced: bool = False
     """Whether the row of `jobs` is written."""
     asked: bool = False

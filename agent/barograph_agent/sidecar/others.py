@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from barograph_agent.protocol import wire
-from barograph_agent.reduce.ring_set import Progress
+from barograph_agent.reduce.worlds import World
+from barograph_agent.ring.reader import LAUNCHES
 
 MAX_ROWS: Final = 100_000
 READ_SECONDS: Final = 0.5
@@ -22,7 +24,7 @@ Reader = Callable[[str, int, int, str, float], wire.Rows | None]
 
 
 class OtherNode(msgspec.Struct, frozen=True):
-    """The newest row of one node. seen, lost: intervals of rank 0, if it is there."""
+    """The newest row of one node about a world. seen, lost: intervals of rank 0, if there. number: of the world."""
 
     ranks: int
     world: int
@@ -30,23 +32,25 @@ class OtherNode(msgspec.Struct, frozen=True):
     seen: int
     lost: int
     ended: bool
+    number: int = 0
 
 
 class OtherNodes(msgspec.Struct):
-    """The other nodes of a run, by name. Part of the spool's mark."""
+    """The other nodes of a run. Part of the spool's mark."""
 
     known: dict[str, OtherNode] = {}
+    """By name, and for further worlds by name and number."""
     settled: bool = False
     """Whether all have reported their end, or have been waited for long enough."""
 
     @property
-    def ranks(self) -> int:
-        """Ranks on these nodes."""
-        return sum(node.ranks for node in self.known.values())
+    def hosts(self) -> set[str]:
+        """Their names."""
+        return {key.partition(" ")[0] for key in self.known}
 
     @property
     def world(self) -> int:
-        """Ranks of the world, as these nodes have it; 0 without one."""
+        """Ranks of the largest world, as these nodes have it; 0 without one."""
         return max((node.world for node in self.known.values()), default=0)
 
     @property
@@ -67,7 +71,20 @@ class OtherNodes(msgspec.Struct):
     @property
     def unfinished(self) -> list[str]:
         """Nodes that have not reported an end."""
-        return sorted(name for name, node in self.known.items() if not node.ended)
+        return sorted({key.partition(" ")[0] for key, node in self.known.items() if not node.ended})
+
+    def has_first_below(self, number: int) -> bool:
+        """Whether rank 0 of a world with a lower number is on one of these nodes."""
+        return any(node.has_first and node.number < number for node in self.known.values())
+
+    def unseen_ranks(self, here: Mapping[int, World]) -> int:
+        """Ranks that neither this node nor one of these has, of all worlds that were launched. here: on this node."""
+        sizes, found = Counter[int](), Counter[int]()
+        each = [(node.number, node.world, node.ranks) for node in self.known.values()]
+        for number, size, ranks in [*each, *((number, one.size, one.ranks) for number, one in here.items())]:
+            sizes[number] = max(sizes[number], size)
+            found[number] += ranks
+        return sum(max(size - found[number], 0) for number, size in sizes.items() if number < LAUNCHES)
 
     def read(self, read: Reader, job: str, host: str) -> bool:
         """Read the rows of this job of other hosts; False without an answer."""
@@ -75,17 +92,16 @@ class OtherNodes(msgspec.Struct):
         if answer is None:
             return False
         columns = wire.unpack(answer.columns, wire.READ_KINDS["nodes"], answer.rows, strict=False)
-        names = ("ranks", "world", "first", "intervals", "dropped", "ended")
-        for name, ranks, world, first, seen, lost, ended in zip(
+        names = ("ranks", "world", "first", "intervals", "dropped", "ended", "number")
+        for name, ranks, world, first, seen, lost, ended, number in zip(
             columns["host"], *(columns[one] for one in names), strict=True
         ):
             if name != host:
-                self.known[str(name)] = OtherNode(
-                    int(ranks), int(world), bool(first), int(seen), int(lost), bool(ended)
+                self.known[f"{name} {number}" if number else str(name)] = OtherNode(
+                    int(ranks), int(world), bool(first), int(seen), int(lost), bool(ended), int(number)
                 )
         return True
 
-    def is_complete(self, progress: Progress) -> bool:
-        """Whether all ranks of the world are accounted for, and all nodes have reported their end."""
-        here = len({(cursor.world, cursor.rank) for cursor in progress.cursors.values() if cursor.world == 0})
-        return not self.unfinished and here + self.ranks >= max(progress.ranks, self.world)
+    def is_complete(self, here: Mapping[int, World]) -> bool:
+        """Whether all ranks are accounted for, and all nodes have reported their end. here: worlds on this node."""
+        return not self.unfinished and not self.unseen_ranks(here)

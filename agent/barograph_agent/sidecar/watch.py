@@ -65,8 +65,8 @@ class State(msgspec.Struct):
     dropped: int = 0
     silence: Silence = msgspec.field(default_factory=Silence)
     """As last reported."""
-    begun: bool = False
-    """Whether the first row of `nodes` is written."""
+    reported: dict[int, int] = {}
+    """Ranks here of each world, by number, as in its row of `nodes`."""
     others: OtherNodes = msgspec.field(default_factory=OtherNodes)
     too_fast: bool = False
     """Whether it is reported that iterations are too short to be recorded."""
@@ -110,7 +110,13 @@ class Watch:
         self._inquiry: Inquiry | None = None
         self._known_at = math.inf
         self._asked_others_at, self._waits_since = -math.inf, math.inf
+        self._asked_first_at = -math.inf
         self._counted, self._counted_at = 0, -math.inf
+        self._world_ranks: dict[int, tuple[int, float]] = {}
+        """Ranks here of each world, and since when there are so many."""
+        self._reported_rings = -1
+        """Rings whose worlds all have their row of `nodes`."""
+        self._is_first: bool | None = None
         self.link = self._connect()
 
     @property
@@ -162,7 +168,7 @@ class Watch:
         seen, lost = (state.seen, state.dropped) if state.ended else self._ring_set.counted()
         spooled = self._spool.rows
         dropped = self.link.dropped_rows.total() + (self._spool.dropped.rows if self._spool.dropped else 0)
-        others, here = state.others, self._ranks_here
+        others, here = state.others, self._ring_set.worlds()
         ranks = max(state.progress.ranks, others.world)
         return DeliveryReport(
             ranks=ranks,
@@ -175,8 +181,8 @@ class Watch:
             notes=self.notes + self._refusals(),
             delivered=self.delivered,
             trouble=self.link.trouble if self.link.is_withheld else "",
-            nodes=len(others.known) + bool(here),
-            unseen_ranks=max(ranks - here - others.ranks, 0) if self.plan.has_companions else 0,
+            nodes=len(others.hosts) + bool(here),
+            unseen_ranks=others.unseen_ranks(here) if self.plan.has_companions else 0,
         )
 
     def verdict(self) -> str:
@@ -234,53 +240,37 @@ class Watch:
         mark = self._spool.mark
         self._state = msgspec.json.decode(mark, type=State) if mark else self._first_state()
         rate = self.plan.rows_per_second
-        self._ring_set = RingSet(Path(self.plan.ring_directory), self._state.progress, rate)
+        directory, claims = Path(self.plan.ring_directory), self.plan.has_companions
+        self._ring_set = RingSet(directory, self._state.progress, rate, claims=claims)
         self._silences = Silences(self._state.silence, self._system.clock.monotonic())
         began = self._system.clock.monotonic() - (self._clock() - self.plan.started_at) - STARTED_BEFORE_SECONDS
-        directory = Path(self.plan.feature_directory or self.plan.ring_directory)
-        self._features = StableFeatures(directory, began, self._system.clock)
+        features = Path(self.plan.feature_directory) if self.plan.feature_directory else directory
+        self._features = StableFeatures(features, began, self._system.clock)
 
     def _first_state(self) -> State:
         before = self.plan.earlier
-        progress = Progress(ranks=before.size, program=before.program, first_world=before.worlds)
+        progress = Progress(ranks=before.size, program=before.program, taken=before.numbers)
         return State(progress, announced=before.announced, asked=before.asked)
 
     def _leave(self) -> None:
         """Leave to the next companion of the run on this node what it has to continue."""
-        state, (seen, lost) = self._state, self._counted_here()
-        worlds = max(
-            (cursor.world for cursor in state.progress.cursors.values()), default=state.progress.first_world - 1
-        )
+        state = self._state
         done = earlier.Earlier(
-            worlds=worlds + 1,
+            numbers=sorted({cursor.world for cursor in state.progress.cursors.values()} | set(state.progress.taken)),
             size=state.progress.ranks,
             ranks=self._ranks_here,
-            has_first=self._has_first_rank,
-            seen=seen,
-            lost=lost,
             announced=state.announced,
             asked=state.asked,
             program=state.progress.program,
         )
         earlier.leave(Path(self.plan.ring_directory), done, self._system.disk)
 
-    def _counted_here(self) -> tuple[int, int]:
-        """Intervals counted on this node, and those of them that are in no row, of all programs of the run."""
-        seen, lost = self._ring_set.counted()
-        return seen + self.plan.earlier.seen, lost + self.plan.earlier.lost
-
-    @property
-    def _has_first_rank(self) -> bool:
-        return self.plan.earlier.has_first or self._ring_set.has_first_rank
-
     def _read_batch(self, *, final: bool) -> bool:
         """Read one batch of every ring into the spool; True if there may be more."""
         if self._ring_set.known:
             self._append_work(final=final)
             self._append_job()
-            if self.plan.is_companion and not self._state.begun:
-                self._append_node(ended=False)
-                self._state.begun = True
+            self._append_nodes(ended=False)
         before = self._ring_set.position
         self._report_unreadable()
         for rows in self._ring_set.read(final=final, now=self._system.clock.monotonic()):
@@ -312,24 +302,51 @@ class Watch:
     def _others_are_settled(self) -> bool:
         """Whether the other nodes of the run have ended, or have been waited for long enough: their rows come first."""
         others = self._state.others
-        if others.settled or not self.plan.has_companions or 0 < self._state.progress.ranks <= self._ranks_here:
+        if others.settled or not self.plan.has_companions:
             return True
+        here = self._ring_set.worlds()
+        if here and self._ring_set.launched <= here.keys() and not OtherNodes().unseen_ranks(here):
+            return True  # there are none
         now = self._system.clock.monotonic()
         if now - self._asked_others_at < POLL_SECONDS:
             return False
         self._waits_since, self._asked_others_at = min(self._waits_since, now), now
         answered = self.link.connected and others.read(self.link.read, self.plan.job.key, self.plan.job.host)
         patience = self.plan.drain_seconds if others.unfinished else min(UNKNOWN_SECONDS, self.plan.drain_seconds)
-        others.settled = (answered and others.is_complete(self._state.progress)) or now - self._waits_since >= patience
+        others.settled = (answered and others.is_complete(here)) or now - self._waits_since >= patience
         if others.settled and others.unfinished:
             self._note(f"no end reported by {', '.join(others.unfinished[:8])}")
         return others.settled
 
-    def _append_node(self, *, ended: bool) -> None:
-        seen, lost = self._counted_here()
-        values = {"world": self._state.progress.ranks, "ranks": self._ranks_here, "ended": int(ended)}
-        first = {"first": int(self._has_first_rank), "intervals": seen, "dropped": lost}
-        self._append("nodes", 1, values | first)
+    def _append_nodes(self, *, ended: bool) -> None:
+        """Append a row for each world on this node that has ended, or of which there are other ranks than reported."""
+        reported, rings = self._state.reported, len(self._state.progress.cursors)
+        if not ended and self._reported_rings == rings:
+            return
+        due, all_settled, now = [], True, self._system.clock.monotonic()
+        for number, world in self._ring_set.worlds().items():
+            ranks, since = self._world_ranks.get(number, (0, now))
+            if world.ranks != ranks:
+                self._world_ranks[number] = world.ranks, (since := now)
+            is_settled = world.ranks >= world.size or now - since >= SETTLED_SECONDS
+            all_settled = all_settled and is_settled
+            # The launcher's waits for nodes of which it knows; so a companion does not wait for further ranks.
+            is_due = (is_settled and world.ranks < world.size) or (self.plan.is_companion and number not in reported)
+            if ended or ((is_due or (is_settled and number in reported)) and world.ranks != reported.get(number)):
+                due.append((number, world))
+                reported[number] = world.ranks
+        self._reported_rings = rings if all_settled else -1
+        if due:
+            columns = {
+                "world": [world.size for _, world in due],
+                "ranks": [world.ranks for _, world in due],
+                "first": [int(world.lowest == 0) for _, world in due],
+                "intervals": [world.seen for _, world in due],
+                "dropped": [world.lost for _, world in due],
+                "number": [number for number, _ in due],
+                "lowest": [world.lowest for _, world in due],
+            }
+            self._append("nodes", len(due), columns | {"ended": int(ended)})
 
     def _has_all_ranks(self) -> bool:
         """Whether the ranks on this node are counted, where the number of nodes follows from that.
@@ -356,14 +373,14 @@ class Watch:
 
     @property
     def _ranks_here(self) -> int:
-        """Ranks of the first world on this node."""
-        return self.plan.earlier.ranks or sum(cursor.world == 0 for cursor in self._state.progress.cursors.values())
+        """Ranks on this node of the first world that has any here."""
+        return self.plan.earlier.ranks or next((one.ranks for one in self._ring_set.worlds().values()), 0)
 
     def _append_run(self, end: CommandEnd) -> None:
         self._append_job(final=True)
         self._append_features(final=True)
         self._append_pressures(final=True)
-        self._append_node(ended=True)
+        self._append_nodes(ended=True)
         seen, lost = self._ring_set.counted()
         seen, lost = seen + self._state.others.seen, lost + self._state.others.lost
         if self.plan.has_companions or (self.reports_job and not self.plan.is_companion):
@@ -397,6 +414,24 @@ class Watch:
             return True
         return not (self.plan.step_directory or self.plan.has_companions)
 
+    def _announces(self, *, final: bool) -> bool:
+        """Whether the job's rows of `jobs` and `works` are this sidecar's: it has rank 0 of the first of its worlds.
+
+        That is in the log where it is not the first that was launched. final: without an answer, it is the first.
+        """
+        if not self.reports_job:
+            return False
+        number = self._ring_set.first_number
+        if not number or not (self.plan.is_companion or self.plan.has_companions):
+            return True
+        now = self._system.clock.monotonic()
+        if self._is_first is None and self.link.connected and (final or now - self._asked_first_at >= POLL_SECONDS):
+            self._asked_first_at = now
+            before = OtherNodes()
+            if before.read(self.link.read, self.plan.job.key, self.plan.job.host):
+                self._is_first = not before.has_first_below(number)
+        return final if self._is_first is None else self._is_first
+
     def _append_features(self, *, final: bool) -> None:
         for rows in self._features.read(final=final):
             self._append(rows.table, rows.length, rows.values)
@@ -411,7 +446,7 @@ class Watch:
     def _append_work(self, *, final: bool) -> None:
         """Append the row of `works`, once per run, when it is known what was asked for."""
         first = self._ring_set.first
-        if self._state.asked or self._work == "none" or not self.reports_job or first is None:
+        if self._state.asked or self._work == "none" or first is None or not self._announces(final=final):
             return
         now = self._system.clock.monotonic()
         self._known_at = min(self._known_at, now)
@@ -441,7 +476,9 @@ class Watch:
     def _append_job(self, *, final: bool = False) -> None:
         """Append the row of `jobs`, once per run and by one of its sidecars. final: if no other has done it."""
         is_left = final and self.plan.has_companions and not self._state.others.has_first
-        if self._state.announced or not (is_left or (self.reports_job and (final or self._has_all_ranks()))):
+        if self._state.announced:
+            return
+        if not is_left and not ((final or self._has_all_ranks()) and self._announces(final=final)):
             return
         progress, job = self._state.progress, self.plan.job
         if (first := self._ring_set.first) is not None and self.plan.has(first[0], self._system.processes):

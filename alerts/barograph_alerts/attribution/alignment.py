@@ -130,6 +130,12 @@ class Alignment:
         found.add(host, part)
         return self._close(found) if found.is_whole(self._nodes) else None
 
+    def set_nodes(self, nodes: int) -> list[dict[str, Part]]:
+        """Set the number of nodes; returns the parts of the ranges that are complete with that."""
+        self._nodes = nodes
+        found = [self._close(one) for one in list(self._ranges.values()) if one.is_whole(nodes)]
+        return [whole for whole in found if whole]
+
     def step(self, now: float) -> Iterator[dict[str, Part]]:
         """Close the ranges that have waited for PATIENCE; the parts of those that at least two nodes delivered."""
         for one in list(self._ranges.values()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
@@ -24,6 +25,14 @@ OTHERS: Final = "the other ranks"
 Row = Mapping[str, Any]
 
 
+@dataclass
+class _WorldRanks:
+    """The ranks of one world on each node, and of all."""
+
+    hosts: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+
+
 class NodeWork:
     """Joins the rows of all nodes of one job for the same sync points.
 
@@ -40,6 +49,8 @@ class NodeWork:
         self._outcomes: Counter[Outcome] = Counter()
         self._early: deque[Row] = deque(maxlen=MAX_EARLY)
         self._worlds: OrderedDict[int, Alignment] = OrderedDict()
+        self._ranks: OrderedDict[int, _WorldRanks] = OrderedDict()
+        """Of worlds, as sidecars have reported."""
         self._ahead: dict[str, float] = {}
         self._waiting = 0
         """Upper bound of the number of parts that wait."""
@@ -62,12 +73,34 @@ class NodeWork:
         self.has_iterations = int(row["world"]) >= ITERATIONS
         if self._nodes == 1:
             return _of_ranks(row)
-        world = lru.get(self._worlds, int(row["world"]), lambda: Alignment(self._nodes, self._outcomes), MAX_WORLDS)
+        number = int(row["world"])
+        world = lru.get(self._worlds, number, lambda: Alignment(self._nodes_of(number), self._outcomes), MAX_WORLDS)
         whole = world.add(str(row["host"]), _part(row))
         self._waiting += 1
         if self._waiting > max(MAX_PARTS, 4 * self._nodes):
             self._drop()
         return self._span(whole) if whole else None
+
+    def add_ranks(self, number: int, host: str, ranks: int, size: int) -> list[WorkSpan]:
+        """Add that so many ranks of a world are on a node; returns the work spans that are complete with that.
+
+        The programs of a job may run on some of its nodes each: a world's ranges are complete once its nodes have them.
+        number: of the world. size: its ranks.
+        """
+        known = lru.get(self._ranks, number, _WorldRanks, MAX_WORLDS)
+        if len(known.hosts) < MAX_PARTS or host in known.hosts:
+            known.hosts[host], known.size = ranks, max(size, known.size)
+        found = []
+        for one in (number, number + ITERATIONS):
+            if one in self._worlds:
+                found += [self._span(whole) for whole in self._worlds[one].set_nodes(self._nodes_of(one))]
+        return found
+
+    def _nodes_of(self, number: int) -> int:
+        """Nodes of a world: those that have all of its ranks, or as many as the job has."""
+        known = self._ranks.get(number % ITERATIONS)
+        is_whole = known is not None and sum(known.hosts.values()) >= known.size > 0
+        return len(known.hosts) if known is not None and is_whole else self._nodes
 
     def clock_ahead(self, host: str) -> float:
         """How far the clock of a node is ahead of that of rank 0's, in seconds; 0 until both have been compared."""
