@@ -23,14 +23,15 @@ from barograph_alerts.attribution.suspects import Suspect, SuspectRows, suspects
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes
-from barograph_alerts.detection.runtime_prior import FROM_FEATURES, RuntimePrior
+from barograph_alerts.detection.runtime_prior import FROM_FEATURES, FROM_PROGRESS, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.job import UNASSIGNED, WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
 from barograph_alerts.job.references import References, accepted_workloads, changed_workloads
-from barograph_alerts.job.rows import JobVerdict, score_output, unjudged_output, verdicts
+from barograph_alerts.job.remaining import JobRemaining
+from barograph_alerts.job.rows import JobVerdict, remaining_output, score_output, unjudged_output, verdicts
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.windows import blocks_by_job
@@ -140,9 +141,9 @@ class Scorer:
         if (job := self._job(name)) is not None:
             job.work += spans
 
-    def projected_seconds(self, job: WatchedJob, now: float) -> float:
-        """Projected runtime of a job; NaN if unknown. now: Unix seconds."""
-        return job.projected_seconds(self._references.runtimes.get(job.workload), now)
+    def remaining(self, job: WatchedJob, now: float) -> JobRemaining | None:
+        """What a job has left; None if that is unknown. now: Unix seconds."""
+        return job.remaining(self._references.runtimes.get(job.workload), self._share(job), now)
 
     def class_name(self, class_id: int) -> str:
         """The name of a class."""
@@ -161,12 +162,14 @@ class Scorer:
         return not self._has_groups or (all(job.how or not job.app for job in self.jobs.values()) and not any(waiting))
 
     def step(self, now: float) -> list[Output]:
-        """Evaluate new data; returns the rows of `scores` to write. now: Unix seconds."""
+        """Evaluate new data; returns the rows to write of `scores`, `predictions`, `suspects`. now: Unix seconds."""
         scores = []
         for name, job in list(self.jobs.items()):
             try:
                 if (score := self._step_job(name, job, now)) is not None:
                     scores.append(score)
+                if (news := self._look_at_end(name, job, now)) is not None:
+                    scores.append(news)
             except Exception as error:
                 self.quarantine.add("step", name, error)
         with self.quarantine.guard("fleet"):
@@ -204,6 +207,15 @@ class Scorer:
             job.reported = key
             return self._score(name, job, now)
         return None
+
+    def _look_at_end(self, name: str, job: WatchedJob, now: float) -> Output | None:
+        """The row of `predictions` of a running job, if its expected end is news."""
+        if job.problem is None or job.monitor is None or not job.monitor.news.is_due(now):
+            return None
+        found = self.remaining(job, now)
+        if found is None or not job.monitor.news.is_news(found, max(0.0, now - job.started_at), now):
+            return None
+        return remaining_output(name, job, found, now)
 
     def forget_before(self, offset: int, names: Collection[str]) -> None:
         """Watch no job of a log whose row of `jobs` is before an offset: it may have its final verdict."""
@@ -338,8 +350,8 @@ class Scorer:
     def _read_predictions(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
         for name, method, lower, expected, upper, runs, scales in zip(*(columns[c] for c in names), strict=True):
-            # A prediction from the run's own features was made after its begin, so the run is not tested against it.
-            if method == FROM_FEATURES:
+            # Those made after the begin of the run are not what it is tested against.
+            if method in (FROM_FEATURES, FROM_PROGRESS):
                 continue
             if (job := self._job(name)) is not None and 0 < expected <= upper < math.inf:
                 job.runtime_prior = RuntimePrior(float(lower), float(expected), float(upper), int(runs), int(scales))
@@ -410,7 +422,9 @@ class Scorer:
         if job.ended:
             self._judge_runtime(job, monitor)
         self._find_coincidences(name, job, monitor)
-        return score_output(name, job, monitor, self._references, now)
+        found = self.remaining(job, now)
+        left = found.left.expected_seconds if found is not None else math.nan
+        return score_output(name, job, monitor, self._references, now, left=left)
 
     def _find_coincidences(self, name: str, job: WatchedJob, monitor: JobMonitor) -> None:
         """Find coincidences with the latest alarm, again if other members are blamed."""

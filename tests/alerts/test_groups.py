@@ -155,7 +155,7 @@ def test_a_job_that_moves_to_a_group_with_a_history_is_judged_by_it_from_its_beg
     scorer.step(0.0)
     evidence = scorer.jobs[name].monitor.evidence
     assert (evidence.state, evidence.basis) == ("healthy", "its history")
-    assert evidence.expected_seconds == pytest.approx(15.0, rel=0.2)  # 2000 intervals of 7.5 ms
+    assert evidence.windows == pytest.approx(15, rel=0.2)  # 2000 intervals of 7.5 ms, in windows of a second
 
 
 def test_a_job_of_a_higher_age_stays_with_the_history_that_it_was_compared_with():

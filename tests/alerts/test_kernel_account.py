@@ -16,7 +16,7 @@ from barograph_alerts.attribution.node_speed import JOBS as NODE_JOBS
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.job import kernel_words
 from barograph_alerts.processor import Scorer
-from helpers.jobs import Simulation
+from helpers.jobs import Simulation, scores_of
 from helpers.trials import judge, prepared
 
 ONSET = 1060.0
@@ -277,7 +277,7 @@ def test_a_stopped_process_is_why_a_job_is_stalled():
     scorer.observe("pressures", columns([one | {"job": name} for one in rows]), 0.0)
     silent = {"job": [name] * 2, "host": ["n1"] * 2, "since": [last + 0.01] * 2, "at": [last + 10, last + 40]}
     scorer.observe("silences", silent | {"ranks": [2, 2]}, 0.0)
-    [stalled] = scorer.step(last + 40)
+    [stalled] = scores_of(scorer.step(last + 40))
     assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stopped")
     assert ": rank 1 was stopped by a signal for 100% of its time" in stalled.columns["sentence"]
 

@@ -23,7 +23,7 @@ from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from helpers.executor import Inline
 from helpers.features import inline_features
-from helpers.jobs import Simulation, part, verdict
+from helpers.jobs import Simulation, part, scores_of, verdict
 from helpers.scaling import Campaign
 from helpers.trials import judge, prepared
 
@@ -112,7 +112,7 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
         scorer.observe("jobs", {**job["jobs"], "offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
         scorer.observe("predictions", {name: [value] for name, value in prediction.columns.items()}, NOW)
         scorer.observe("runs", {**job["runs"], "intervals": [0], "imported": [0]}, NOW)
-        finals += [dict(output.columns) for output in scorer.step(NOW)]
+        finals += [dict(output.columns) for output in scores_of(scorer.step(NOW))]
     assert [(final["state"], final["basis"]) for final in finals] == [("healthy", "scaling"), ("slow", "scaling")]
     assert all(" s predicted by scaling from 5 runs at 5 scales (95 %: " in final["sentence"] for final in finals)
 

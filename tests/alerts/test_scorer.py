@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from barograph_alerts.processor import Scorer
-from helpers.jobs import Simulation, part, verdict
+from helpers.jobs import Simulation, part, scores_of, verdict
 from helpers.trials import history, judge, prepared
 
 RUNTIME = {"class_id": [0], "kind": ["runtime"], "method": ["log-t"]}
@@ -113,7 +113,7 @@ def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_run
         if features:
             scorer.observe("features", {"job": job["jobs"]["job"], "name": ["steps"], "value": [9.0]}, 0.0)
         scorer.observe("runs", {**job["runs"], "runtime_seconds": [9.0], "intervals": [0]}, 0.0)
-        final = dict(scorer.step(0.0)[-1].columns)
+        final = dict(scores_of(scorer.step(0.0))[-1].columns)
         assert final["state"] == state
         assert final["sentence"].endswith("; ran 9.00 s, which depends on its features") == features
 
@@ -132,7 +132,7 @@ def test_a_program_without_intervals_is_not_said_to_have_no_history():
     job = simulation.job()
     scorer.observe("jobs", job["jobs"], 0.0)
     scorer.observe("runs", {**job["runs"], "runtime_seconds": [2.5], "intervals": [0]}, 0.0)
-    final = dict(scorer.step(0.0)[-1].columns)
+    final = dict(scores_of(scorer.step(0.0))[-1].columns)
     assert final["state"] == "unknown"
     assert final["sentence"].startswith(
         "unknown: no windows of sync points in the history of lab/app@2x1, 3 runs; or 15 windows of repeated work "
@@ -152,16 +152,16 @@ def test_a_job_whose_ranks_are_silent_for_long_is_stalled_until_the_next_interva
     judge(scorer, job, until=4000)
     last = float(job["blocks"]["ended_at"][3999])
     scorer.observe("silences", silence(job, last, last + 25), 0.0)
-    assert [score.columns["state"] for score in scorer.step(0.0)] == ["slow"]  # the next interval is overdue
+    assert [score.columns["state"] for score in scores_of(scorer.step(0.0))] == ["slow"]  # the next interval is overdue
     scorer.observe("silences", silence(job, last, last + 40), 0.0)
-    [stalled] = scorer.step(0.0)
+    [stalled] = scores_of(scorer.step(0.0))
     assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stall")
     assert stalled.columns["score"] > 1
     assert stalled.columns["sentence"].startswith("stalled: no sync point since ")
     assert (stalled.columns["onset_at"], stalled.columns["alarmed_at"]) == (last, last + 25)
     later = {**job["blocks"], "ended_at": job["blocks"]["ended_at"] + 50.0}
     scorer.observe("blocks", part(later, 4000, 4200), 0.0)
-    [resumed] = scorer.step(0.0)
+    [resumed] = scores_of(scorer.step(0.0))
     assert resumed.columns["recovered_at"] == later["ended_at"][4000]
 
 
@@ -196,10 +196,10 @@ def test_a_silence_is_void_where_an_interval_has_ended_since_and_before_the_firs
     first, last = job["blocks"]["ended_at"][[0, 3999]].tolist()
     scorer.observe("jobs", job["jobs"], 0.0)
     scorer.observe("silences", silence(job, first - 100, first - 1), 0.0)
-    assert scorer.step(0.0) == []
+    assert scores_of(scorer.step(0.0)) == []
     judge(scorer, job, until=4000)
     scorer.observe("silences", silence(job, last - 100, last - 0.5), 0.0)
-    assert scorer.step(0.0) == []
+    assert scores_of(scorer.step(0.0)) == []
 
 
 def test_a_run_whose_tail_was_in_a_spool_ends_as_if_it_had_come_in_time():
@@ -209,10 +209,10 @@ def test_a_run_whose_tail_was_in_a_spool_ends_as_if_it_had_come_in_time():
     judge(scorer, job, until=4000)
     ended_at = float(job["blocks"]["ended_at"][-1])
     # The collector was away. Tail and end come together, 40 s late.
-    scores = [score.columns for score in scorer.step(ended_at + 39)]
+    scores = [score.columns for score in scores_of(scorer.step(ended_at + 39))]
     scorer.observe("blocks", part(job["blocks"], 4000, 8000), ended_at + 40)
     scorer.observe("runs", job["runs"], ended_at + 40)
-    scores += [score.columns for score in scorer.step(ended_at + 40)]
+    scores += [score.columns for score in scores_of(scorer.step(ended_at + 40))]
     assert [(score["state"], score["final"]) for score in scores] == [("healthy", 1)]
     assert np.isnan(scores[-1]["alarmed_at"])
 
@@ -222,7 +222,7 @@ def test_that_no_rows_arrive_is_no_silence():
     scorer = prepared(simulation)
     job = simulation.job()
     judge(scorer, job, until=4000)
-    assert scorer.step(float(job["blocks"]["ended_at"][3999]) + 5000) == []
+    assert scores_of(scorer.step(float(job["blocks"]["ended_at"][3999]) + 5000)) == []
 
 
 def test_a_job_is_judged_by_the_pace_there_was_when_it_began():
@@ -250,7 +250,7 @@ def test_after_a_restart_finished_jobs_are_left_alone_and_open_ones_judged_again
     assert restarted.first_open_offset(names, 10**9) == running["jobs"]["offset"][0]
     for job in (done, running):
         restarted.observe("blocks", job["blocks"], 0.0)
-    scores = [score.columns for score in restarted.step(simulation.now)]
+    scores = [score.columns for score in scores_of(restarted.step(simulation.now))]
     assert [(score["job"], score["state"]) for score in scores] == [(running["jobs"]["job"][0], "slow")]
 
 
@@ -267,9 +267,9 @@ def test_blocks_that_arrive_before_their_job_are_judged_with_it():
     scorer = prepared(simulation)
     job = simulation.job(slow_from=0, factor=2.0)
     scorer.observe("blocks", job["blocks"], 0.0)
-    assert scorer.step(simulation.now) == []
+    assert scores_of(scorer.step(simulation.now)) == []
     scorer.observe("jobs", job["jobs"], 0.0)
-    assert [score.columns["state"] for score in scorer.step(simulation.now)] == ["slow"]
+    assert [score.columns["state"] for score in scores_of(scorer.step(simulation.now))] == ["slow"]
 
 
 def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
@@ -313,13 +313,13 @@ def test_a_program_without_intervals_is_judged_by_its_runtime_while_it_runs():
 
     def states(until: float) -> list[str]:
         scorer.observe("silences", silence(job, began + 0.1, began + until), 0.0)
-        return [score.columns["state"] for score in scorer.step(0.0)]
+        return [score.columns["state"] for score in scores_of(scorer.step(0.0))]
 
     assert states(15.0) == []
     assert states(22.0) == ["inconclusive"]
     assert states(27.0) == ["slow"]
     scorer.observe("runs", {**job["runs"], "runtime_seconds": [30.0], "intervals": [0]}, 0.0)
-    [final] = scorer.step(0.0)
+    [final] = scores_of(scorer.step(0.0))
     assert (final.columns["state"], final.columns["basis"]) == ("slow", "runtimes")
     assert final.columns["sentence"].startswith("slow: 1.50x the runtime of 3 runs (score ")
 
@@ -339,5 +339,5 @@ def test_an_imported_run_is_not_judged():
         one = simulation.job()
         scorer.observe("jobs", one["jobs"], 0.0)
         scorer.observe("runs", {**one["runs"], "intervals": [0], "imported": [imported]}, 0.0)
-        [final] = scorer.step(0.0)
+        [final] = scores_of(scorer.step(0.0))
         assert (final.columns["state"], final.columns["final"]) == (state, 1)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from barograph_collector.daemon.runner import Output
+
 Columns = dict[str, Any]
 CLASSES = (11, 22)
 
@@ -57,6 +59,11 @@ class Simulation:
             "runs": {"job": [name], "runtime_seconds": [float(seconds.sum())], "exit_status": [status],
                      "intervals": [n]},
         }  # fmt: skip
+
+
+def scores_of(outputs: list[Output]) -> list[Output]:
+    """The rows of `scores` among what a scorer writes."""
+    return [output for output in outputs if output.table == "scores"]
 
 
 def verdict(job: dict[str, Columns], score: float, final: int = 1, state: str = "") -> Columns:

@@ -6,7 +6,7 @@ import numpy as np
 
 from barograph_alerts.processor import Scorer
 from barograph_modeler.learning.learner import Learner
-from helpers.jobs import Simulation, part, verdict
+from helpers.jobs import Simulation, part, scores_of, verdict
 
 
 def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[str, dict]:
@@ -34,7 +34,7 @@ def judge(scorer: Scorer, job: dict, *, until: int | None = None) -> list[dict]:
     if until is None:
         scorer.observe("runs", job["runs"], 0.0)
         scores += scorer.step(float(job["blocks"]["ended_at"][-1]))
-    return [dict(score.columns) for score in scores]
+    return [dict(score.columns) for score in scores_of(scores)]
 
 
 def prepared(simulation: Simulation, runs: int = 5, **settings: float) -> Scorer:

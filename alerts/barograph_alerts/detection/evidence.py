@@ -193,9 +193,10 @@ class Evidence:
         return actual / expected if expected > 0 else math.nan
 
     @property
-    def expected_seconds(self) -> float:
-        """Expected seconds of the windows so far."""
-        return self._whole[1]
+    def lost_seconds(self) -> float:
+        """Seconds beyond those that the windows so far have taken in the history; 0 where they are not known."""
+        actual, expected = self._whole
+        return max(0.0, actual - expected) if self.basis == "its history" else 0.0
 
     def add(self, window: Window) -> None:
         """Add the job's next window. `windows` counts those that could be compared."""

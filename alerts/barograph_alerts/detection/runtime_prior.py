@@ -15,7 +15,8 @@ FREEDOM: Final = 4
 """Degrees of freedom of the tail beyond the 95 % limits, as in the prior of `tolerance`."""
 LIMIT: Final = float(stdtrit(FREEDOM, 0.975))
 FROM_FEATURES: Final = "features"
-"""The method of rows of `predictions` made from the run's own features."""
+FROM_PROGRESS: Final = "progress"
+"""Methods of rows of `predictions` made from the run's own features, and from its progress."""
 KAPPA: Final = 0.1
 """The calibrator's exponent: small, since there is one p-value per job, which may be very small."""
 
@@ -47,17 +48,21 @@ class RuntimePrior(NamedTuple):
             return "scaling from other problems of the application"
         return f"scaling from {counted_runs(self.runs)} at {self.scales} scale{'s' * (self.scales > 1)}"
 
+    @property
+    def scale(self) -> float:
+        """Of Student's t of the logarithm of the runtime."""
+        return max(0.0, log_ratio(self.upper_seconds, self.expected_seconds)) / LIMIT
+
     def p_value(self, seconds: float) -> float:
         """Probability that a healthy run takes this long or longer.
 
         Log runtimes are assumed to follow Student's t with FREEDOM degrees of freedom about the median, with the upper
         limit as 97.5 % quantile: 99.5 % are within 1.66 times the distance, against 1.31 for a normal distribution.
         """
-        reach = log_ratio(self.upper_seconds, self.expected_seconds)
         excess = log_ratio(seconds, self.expected_seconds)
-        if reach <= 0:
+        if self.scale <= 0:
             return 1.0 if excess <= 0 else 0.0
-        return float(stdtr(FREEDOM, -LIMIT * excess / reach))
+        return float(stdtr(FREEDOM, -excess / self.scale))
 
 
 class RuntimeHistory(NamedTuple):

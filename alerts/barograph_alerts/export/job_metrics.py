@@ -22,18 +22,21 @@ MAX_CLASSES: Final = 4000
 
 
 def run_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer, now: float) -> Iterator[Metric]:
-    """Start and projected runtime of running jobs. now: Unix seconds."""
-    began, projected = [], []
+    """Start, projected runtime and remaining time of running jobs. now: Unix seconds."""
+    began, projected, left = [], [], []
     for name, job in jobs:
         if job.ended or job.monitor is None or math.isnan(job.monitor.began_at):
             continue
         began.append(([name], job.monitor.began_at))
-        if math.isfinite(seconds := scorer.projected_seconds(job, now)):
-            projected.append(([name], seconds))
+        if (found := scorer.remaining(job, now)) is not None:
+            projected.append(([name], now - job.monitor.began_at + found.left.expected_seconds))
+            left += [([name, p], seconds) for p, seconds in zip(("0.025", "0.5", "0.975"), found.left, strict=True)]
     text = "When the job's first interval began, in Unix seconds"
     yield gauge("barograph_job_start_timestamp_seconds", text, began, "job")
-    text = "How long the whole run will take at its pace so far, in seconds"
+    text = "How long the whole run will take by its progress and its pace so far, in seconds"
     yield gauge("barograph_job_runtime_projected_seconds", text, projected, "job")
+    text = "The time that the job has left, which it stays below with this probability, in seconds"
+    yield gauge("barograph_job_remaining_seconds", text, left, "job", "probability")
 
 
 def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> Iterator[Metric]:

@@ -15,12 +15,15 @@ from barograph_alerts.attribution.coincidence import Coincidence
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.node_work import NodeWork
 from barograph_alerts.attribution.work import WorkSpan
-from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
+from barograph_alerts.detection.runtime_prior import FREEDOM, RuntimeHistory, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import Problem
+from barograph_alerts.job.remaining import JobRemaining
 from barograph_alerts.job.verdict import COMPARED
+from barograph_modeler.maxima.runtime import runtime_scale
+from barograph_modeler.pace.remaining import remaining_beyond
 from barograph_modeler.pace.windows import JobBlocks
 
 UNASSIGNED: Final = "unassigned"
@@ -185,16 +188,31 @@ class WatchedJob:
             return "with another number of sync points than its history"
         return "which depends on its features" if self.has_features else ""
 
-    def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
-        """Projected runtime in seconds; NaN if unknown. now: Unix seconds.
+    def remaining(self, history: RuntimeHistory | None, share: float, now: float) -> JobRemaining | None:
+        """What the job has left; None if that is unknown. now: Unix seconds.
 
-        Of a run that is not compared with the runtimes of its history it is the time so far.
+        It follows from its progress, if the progress of earlier runs of its work or a number of sync points is known;
+        else from how long it runs, given how long such runs take. share: completed share of its sync points, NaN if
+        unknown.
         """
-        if self.monitor is None:
-            return math.nan
-        if self.other_work:
-            return now - self.started_at
-        return self.monitor.projected_seconds(history, now)
+        if self.ended or self.imported or self.other_work or math.isnan(self.started_at):
+            return None
+        elapsed, monitor = max(0.0, now - self.started_at), self.monitor
+        if history is not None:
+            if monitor is not None and (found := monitor.remaining(now)) is not None:
+                return found
+            lost = 0.0 if monitor is None else min(monitor.evidence.lost_seconds, elapsed)
+            scale = runtime_scale(history.expected_seconds, history.upper_seconds, history.runs)
+            left, runs = remaining_beyond(elapsed - lost, history.expected_seconds, *scale), history.runs
+            basis = history.basis
+        elif (prior := self.runtime_prior) is not None and not self.is_new:
+            if monitor is not None and (found := monitor.remaining_by_share(prior, self.started_at, share)) is not None:
+                return found
+            left, runs = remaining_beyond(elapsed, prior.expected_seconds, prior.scale, FREEDOM), prior.runs
+            basis = prior.basis
+        else:
+            return None
+        return JobRemaining(left if monitor is None else monitor.disturbed(left, now), math.nan, runs, basis)
 
     @property
     def hosts(self) -> tuple[str, ...]:

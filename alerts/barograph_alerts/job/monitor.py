@@ -18,11 +18,13 @@ from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import WHOLE_RUN, WORKERS, Evidence
 from barograph_alerts.detection.node_test import ONE_NODE, JobNodes, NodeSpan
-from barograph_alerts.detection.runtime_prior import RuntimeHistory
+from barograph_alerts.detection.runtime_prior import FREEDOM, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan, Stall
 from barograph_alerts.detection.worker_test import WorkerRow
 from barograph_alerts.job.class_times import ClassTimes
+from barograph_alerts.job.remaining import UNEVEN, JobRemaining, RemainingNews, RunProgress
 from barograph_modeler.pace.pace import Pace
+from barograph_modeler.pace.remaining import Disturbance, PaceSpread, Remaining, remaining, stretched
 from barograph_modeler.pace.windows import WINDOW_SECONDS, JobBlocks, Window, Windower
 
 SETTLED: Final = 30.0
@@ -61,6 +63,9 @@ class JobMonitor:
         self.cause = Cause("unknown")
         self.began_at = math.nan
         self.class_times = ClassTimes()
+        profile = pace.progress if pace is not None else None
+        self.news = RemainingNews()
+        self._progress = RunProgress(profile) if profile is not None else None
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
@@ -119,6 +124,8 @@ class JobMonitor:
             self._take_work()
             self.evidence.add(window)
             self.class_times.add(window)
+            if self._progress is not None:
+                self._progress.add(window)
             self._explain()
         self._until = float(ended_at[-1])
 
@@ -240,13 +247,31 @@ class JobMonitor:
         is_late = self._explained_work < min(self._worked_until, alarm.onset_at + SETTLED)
         return self._until - alarm.onset_at >= SETTLED and not is_late
 
-    def projected_seconds(self, history: RuntimeHistory | None, now: float) -> float:
-        """Projected runtime: elapsed time, plus the rest at the pace so far; NaN if unknown."""
-        expected = self.evidence.expected_seconds
-        if history is None or math.isnan(self.began_at) or self.evidence.basis != "its history" or not expected:
-            return math.nan
-        ratio = self.evidence.whole_slowdown
-        return now - self.began_at + max(0.0, history.expected_seconds - expected) * ratio
+    def remaining(self, now: float) -> JobRemaining | None:
+        """What is left by the progress of earlier runs; None where the job has no comparable progress."""
+        if self._progress is None:
+            return None
+        return self._progress.remaining(self._windower.rest, self.evidence.alarms, self._lived_until, now)
+
+    def remaining_by_share(self, prior: RuntimePrior, started_at: float, share: float) -> JobRemaining | None:
+        """What is left by a prediction and the completed share of the sync points; None if either tells nothing.
+
+        share: NaN if unknown.
+        """
+        if not 0 < share <= 1 or not self._until > started_at:
+            return None
+        spread = PaceSpread(prior.scale, UNEVEN)
+        usual = prior.expected_seconds
+        left = remaining(share * usual, usual, self._until - started_at, spread, FREEDOM)
+        return JobRemaining(left, share, prior.runs, f"{share:.0%} of the sync points, {prior.basis}")
+
+    def disturbed(self, left: Remaining, now: float) -> Remaining:
+        """What is left, which was found without the progress of the job, while a disturbance lasts."""
+        alarm = self.evidence.open
+        if alarm is None or not (alarm.kind == "stalled" or alarm.slowdown > 0) or not now > alarm.onset_at:
+            return left
+        slowdown = math.inf if alarm.kind == "stalled" else alarm.slowdown
+        return stretched(left, Disturbance(slowdown, now - alarm.onset_at))
 
     @property
     def open_since(self) -> float:

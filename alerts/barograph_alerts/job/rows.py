@@ -11,12 +11,14 @@ from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.detection.alarm import Basis
 from barograph_alerts.detection.evidence import Evidence
-from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior
+from barograph_alerts.detection.runtime_prior import FROM_PROGRESS, RuntimeHistory, RuntimePrior
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.references import References
+from barograph_alerts.job.remaining import JobRemaining
 from barograph_alerts.job.verdict import prediction_clause, runtime_clause, sentence
 from barograph_collector.daemon.runner import Output
+from barograph_modeler.forecasts.history import Application, parse_params, problem_name
 
 BASES: Final[Mapping[Basis, str]] = {
     "its history": "history",
@@ -38,8 +40,10 @@ class JobVerdict(NamedTuple):
     state: str
 
 
-def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: References, now: float) -> Output:
-    """The row of `scores` of a job. Also sets the sentence of the job."""
+def score_output(
+    name: str, job: WatchedJob, monitor: JobMonitor, known: References, now: float, *, left: float = math.nan
+) -> Output:
+    """The row of `scores` of a job. Also sets the sentence of the job. left: seconds that remain, NaN if unknown."""
     evidence, cause = monitor.evidence, monitor.cause
     alarm = evidence.alarms[-1] if evidence.alarms else None
     judged = evidence.state != "unknown"
@@ -53,7 +57,7 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
         runs=runtimes.runs if runtimes is not None else 0,
         how=job.how,
         phase=phase,
-        runtime=_runtime(job, monitor, runtimes, now),
+        runtime=_runtime(job, monitor, runtimes, now, left),
         coincidence=first,
         left=known.runtimes.get(job.left),
         unit=job.unit,
@@ -78,6 +82,30 @@ def score_output(name: str, job: WatchedJob, monitor: JobMonitor, known: Referen
         "hosts": _listed(job.hosts if job.ended else ()),
     }
     return Output("scores", 1, columns)
+
+
+def remaining_output(name: str, job: WatchedJob, found: JobRemaining, now: float) -> Output:
+    """The row of `predictions` of a running job, of which `problem` is known."""
+    assert job.problem is not None
+    application = Application(job.problem.cluster, job.problem.app)
+    # The clocks of nodes differ.
+    so_far = max(0.0, now - job.started_at)
+    columns = {
+        "job": name,
+        "application": str(application),
+        "problem": problem_name(application, parse_params(job.problem.params)),
+        "ranks": job.ranks,
+        "nodes": job.nodes,
+        "model": found.basis,
+        "runs": found.runs,
+        "lower_seconds": so_far + found.left.lower_seconds,
+        "expected_seconds": so_far + found.left.expected_seconds,
+        "upper_seconds": so_far + found.left.upper_seconds,
+        "made_at": now,
+        "scales": 1,
+        "method": FROM_PROGRESS,
+    }
+    return Output("predictions", 1, columns)
 
 
 def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output:
@@ -109,14 +137,15 @@ def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
             yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at), state)
 
 
-def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | None, now: float) -> str:
+def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | None, now: float, left: float) -> str:
     """A clause about the runtime of the whole run."""
     test = monitor.evidence.runtime_test
     # The run may have become part of the history meanwhile.
     if test is not None and isinstance(test.prior, RuntimeHistory):
         history = test.prior
     verb = "ran" if job.ended else "has run" if job.other_work else "will take"
-    seconds = job.runtime_seconds if job.ended else job.projected_seconds(history, now)
+    so_far = now - job.started_at
+    seconds = job.runtime_seconds if job.ended else so_far if job.other_work else so_far + left
     clause = runtime_clause(seconds, history, verb, other_work=job.other_work)
     if test is None or not isinstance(test.prior, RuntimePrior):
         return clause

@@ -19,7 +19,7 @@ from barograph.views.log import Row, limits
 from barograph.views.queries import newest
 from barograph.views.refusal import NothingKnown, OpenedLogs, opened_each, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
-from barograph.views.words import figure, json_object, local, number, verdict
+from barograph.views.words import figure, json_object, local, number, span, verdict
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
@@ -45,11 +45,11 @@ def jobs(readers: Sequence[LogReader], asked: JobQuery, limit: int) -> list[Row]
     return [shown(row) for row in found[::-1]]
 
 
-def jobs_table(found: list[Row]) -> Table:
-    """One line per job."""
+def jobs_table(found: list[Row], now: float) -> Table:
+    """One line per job. now: Unix seconds."""
     table = Table(title="Jobs", title_justify="left")
-    for name in ("job", "user", "workload", "ranks", "started", "runtime", "state", "score", "slowdown"):
-        table.add_column(name, justify="right" if name in ("ranks", "runtime", "score", "slowdown") else "left")
+    for name in ("job", "user", "workload", "ranks", "started", "runtime", "left", "state", "score", "slowdown"):
+        table.add_column(name, justify="right" if name in ("ranks", "runtime", "left", "score", "slowdown") else "left")
     for job in found:
         runtime = job["runtime_seconds"]
         table.add_row(
@@ -59,12 +59,21 @@ def jobs_table(found: list[Row]) -> Table:
             str(job["ranks"]),
             local(job["started_at"]),
             "running" if runtime is None else figure(runtime, "s"),
+            _left(job, now)[0] if runtime is None else "-",
             job["shown"].word,
             _known(job["score_shown"]),
             _known(job["slowdown_shown"], "x"),
             style="bold red" if job["shown"].name in ALARMS else "",
         )
     return table
+
+
+def _left(job: Row, now: float) -> tuple[str, str]:
+    """What a running job has left by the last row of `predictions`, and its limits, in words; dashes if unknown."""
+    if job["expected_seconds"] is None:
+        return "-", "-"
+    lower, expected, upper = (max(0.0, job["started_at"] + took - now) for took in limits(job))
+    return span(expected) if expected else "overdue", f"{span(lower)} to {span(upper)}"
 
 
 def _known(value: float | None, unit: str = "") -> str:
@@ -98,9 +107,10 @@ def show_alarms(readers: Sequence[LogReader], console: Console, asked: JobQuery)
         console.print(f"  {row['job']}: {row['sentence']}", style="bold red", highlight=False, markup=False)
 
 
-def show_job(console: Console, job: Row) -> None:
-    """Print one job."""
+def show_job(console: Console, job: Row, now: float) -> None:
+    """Print one job. now: Unix seconds."""
     ended = job["ended_at"] is not None
+    left, reach = _left(job, now)
     lines = {
         "job": job["job"],
         "user": job["user"],
@@ -109,7 +119,7 @@ def show_job(console: Console, job: Row) -> None:
         "ranks": f"{job['ranks']:,}",
         "started": local(job["started_at"]),
         "ended": f"{local(job['ended_at'])}, exit status {job['exit_status']}" if ended else "running",
-        "runtime": figure(job["runtime_seconds"], "s") if ended else "-",
+        **({"runtime": figure(job["runtime_seconds"], "s")} if ended else {"left": f"{left} (95 %: {reach})"}),
         "verdict": f"{job['shown'].word}: {verdict(job['sentence'])}",
     }
     for name, value in lines.items():
@@ -186,9 +196,9 @@ def main(arguments: Sequence[str]) -> int:
                 sys.stdout.buffer.write(as_json(job) + b"\n")
             sys.stdout.buffer.flush()
         elif options.job and len(found) == 1:
-            show_job(console, found[0])
+            show_job(console, found[0], CLOCK.now())
         else:
-            console.print(jobs_table(found))
+            console.print(jobs_table(found, CLOCK.now()))
             if (bands := bands_table(logs, found)) is not None:
                 console.print(bands)
             show_alarms(readers, console, asked)

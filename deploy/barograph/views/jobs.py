@@ -44,7 +44,8 @@ class JobQuery:
     def joint(self, now: float, quota: int, limit: int) -> JointQuery:
         """The newest jobs with their last verdicts: running ones first, imported ones last.
 
-        At most `limit`, and `quota` of a user, so that nobody takes the places of others. `of_user`: all of this user.
+        Running ones have their predicted runtimes. At most `limit`, and `quota` of a user, so that nobody takes the
+        places of others. `of_user`: all of this user.
         """
         order = 'imported, ended_at DESC NULLS FIRST, started_at DESC, "number" DESC'
 
@@ -69,9 +70,14 @@ verdict AS (
     SELECT job, state, score, slowdown, onset_at, sentence FROM scores SEMI JOIN selected USING (job) {newest("job")}
 ),
 found AS (SELECT job, workload FROM assignments SEMI JOIN selected USING (job) {newest("job")}),
+expected AS (
+    SELECT job, lower_seconds, expected_seconds, upper_seconds
+    FROM predictions SEMI JOIN (FROM selected WHERE ended_at IS NULL) USING (job) {newest("job")}
+),
 judged AS (
-    SELECT s.* REPLACE (coalesce(f.workload, s.workload) AS workload), v.* EXCLUDE (job), {_DISPLAYED} AS displayed
-    FROM selected s LEFT JOIN verdict v USING (job) LEFT JOIN found f USING (job)
+    SELECT s.* REPLACE (coalesce(f.workload, s.workload) AS workload), v.* EXCLUDE (job), {_DISPLAYED} AS displayed,
+        e.* EXCLUDE (job)
+    FROM selected s LEFT JOIN verdict v USING (job) LEFT JOIN found f USING (job) LEFT JOIN expected e USING (job)
 )
 {last}"""
         return JointQuery(text, fairly(order_of, quota, limit))

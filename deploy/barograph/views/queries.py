@@ -125,7 +125,7 @@ def job(name: str) -> str:
 SELECT j.job, j.workload, j.cluster, j.app, j.user, j.params, j.ranks, j.nodes, j.started_at,
     s.state, s.score, s.slowdown, s.onset_at, s.alarmed_at, s.recovered_at, s.members, s.sentence,
     r.ended_at, r.runtime_seconds, r.exit_status, r.intervals, r.dropped,
-    p.lower_seconds, p.expected_seconds, p.upper_seconds, p.runs
+    p.lower_seconds, p.expected_seconds, p.upper_seconds, p.runs, p.model AS predicted_by, p.method
 FROM {latest("jobs")} j LEFT JOIN {latest("scores")} s ON true LEFT JOIN {latest("runs")} r ON true
     LEFT JOIN {latest("predictions")} p ON true"""
 
@@ -404,7 +404,7 @@ class ProblemRuns(NamedTuple):
         """Predictions made while the jobs ran, with their outcomes, the oldest first."""
         text = f"""
 SELECT predictions.*, actual_seconds, result, outcomes.relative_error
-FROM predictions JOIN outcomes USING (job) WHERE job IN ({self.jobs}) ORDER BY made_at, job"""
+FROM predictions JOIN outcomes USING (job, method) WHERE job IN ({self.jobs}) ORDER BY made_at, job"""
         return JointQuery(text, joined(lambda row: (row["made_at"], row["job"])))
 
     def alarms(self) -> JointQuery:

@@ -53,12 +53,14 @@ class PendingJobs:
                     self._job(job).add(BlockBatch.of_rows(columns, rows, blocks), now)
             case "runs":
                 imported = columns.get("imported", [0] * len(columns["job"]))
-                for job, runtime, status, intervals, other in zip(
+                ended_at = columns.get("ended_at", [math.nan] * len(columns["job"]))
+                for job, runtime, status, intervals, other, at in zip(
                     *(columns[name] for name in ("job", "runtime_seconds", "exit_status", "intervals")),
                     imported,
+                    ended_at,
                     strict=True,
                 ):
-                    end = JobEnd(float(runtime), int(status), int(intervals), now, bool(other))
+                    end = JobEnd(float(runtime), int(status), int(intervals), now, bool(other), float(at))
                     self._job(job).end = end
             case "scores":
                 for job, state, score, final in zip(

@@ -60,6 +60,8 @@ class JobEnd(NamedTuple):
     """When it was read, in Unix seconds."""
     imported: bool = False
     """Whether it comes from other records: it has no verdict."""
+    ended_at: float = math.nan
+    """In Unix seconds; NaN if unknown."""
 
 
 class EndedJob(NamedTuple):

@@ -85,6 +85,15 @@ def p_value(seconds: float, expected: float, upper: float, runs: int) -> float:
     It includes the prior of the spread for any number of runs: three that agree by chance do not make the fourth
     significant. upper, expected: seconds, of the band with level LEVEL.
     """
+    scale, freedom = runtime_scale(expected, upper, runs, CAUTIOUS_SPREAD)
+    return float(stdtr(freedom, -log_ratio(seconds, expected) / scale))
+
+
+def runtime_scale(expected: float, upper: float, runs: int, prior: float = PRIOR_SPREAD) -> tuple[float, int]:
+    """Scale and degrees of freedom of Student's t of the logarithm of the next runtime, by a band of `runtime_limits`.
+
+    prior: of the spread between runs, of any number.
+    """
     few = runs < MINIMUM_RUNS
     freedom = PRIOR_RUNS + runs - 1
     wider = math.sqrt(1 + 1 / runs)
@@ -93,8 +102,7 @@ def p_value(seconds: float, expected: float, upper: float, runs: int) -> float:
         # The sample's own: the posterior without its prior.
         own = ((PRIOR_RUNS + runs - 1) * spread**2 - PRIOR_RUNS * prior_spread(expected) ** 2) / max(runs - 1, 1)
         spread = math.sqrt(max(own, 0.0))
-    scale = posterior_spread(spread, runs, prior_spread(expected, CAUTIOUS_SPREAD)) * wider
-    return float(stdtr(freedom, -log_ratio(seconds, expected) / scale))
+    return posterior_spread(spread, runs, prior_spread(expected, prior)) * wider, freedom
 
 
 def _logs(runtimes: npt.ArrayLike) -> Floats:

@@ -5,6 +5,7 @@ A workload keeps them encoded, each as one object: those of the arrays take twic
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -143,10 +144,12 @@ class PackedRun(NamedTuple):
 
 
 class PackedTimeline(NamedTuple):
-    """How many intervals of each class had ended when. elapsed: seconds at the end of each segment."""
+    """How many intervals of each class had ended when. elapsed: seconds at the end of each segment. tail_seconds: from
+    the last of them to the end of the run, NaN if unknown."""
 
     segments: PackedCounts
     elapsed: PackedArray
+    tail_seconds: float = math.nan
 
     def counts(self) -> Counter[int]:
         """Intervals of the whole run by class id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from itertools import chain
 from typing import NamedTuple
@@ -11,7 +12,8 @@ import numpy as np
 
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.packed import PackedArray
-from barograph_modeler.pace.progress import SLOPES, DelaysOfRuns, ProgressProfile
+from barograph_modeler.pace.progress import SLOPES, UNKNOWN, DelaysOfRuns, ProgressProfile
+from barograph_modeler.pace.remaining import PaceSpread
 
 
 class _Progress(NamedTuple):
@@ -21,6 +23,8 @@ class _Progress(NamedTuple):
     runs: int
     history: PackedArray
     own: PackedArray
+    spread: PaceSpread = UNKNOWN
+    tail_seconds: float = math.nan
 
 
 class PackedPace(NamedTuple):
@@ -73,6 +77,8 @@ def _pack(profile: ProgressProfile) -> _Progress:
         profile.runs,
         PackedArray.of_seconds(list(chain.from_iterable(profile.delays.history))),
         PackedArray.of_seconds(list(chain.from_iterable(profile.delays.own))),
+        profile.spread,
+        profile.tail_seconds,
     )
 
 
@@ -82,5 +88,9 @@ def _unpack(packed: _Progress) -> ProgressProfile:
         packed.points.array.astype(np.float64),
         packed.seconds.array.astype(np.float64),
         packed.runs,
-        DelaysOfRuns(*(one.array.reshape(len(SLOPES), -1).astype(np.float64).tolist() for one in packed[-2:])),
+        DelaysOfRuns(
+            *(one.array.reshape(len(SLOPES), -1).astype(np.float64).tolist() for one in (packed.history, packed.own))
+        ),
+        packed.spread,
+        packed.tail_seconds,
     )

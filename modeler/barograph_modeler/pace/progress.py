@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, TypeAlias
 
 import msgspec
 import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.packed import PackedTimeline
+from barograph_modeler.pace.remaining import PaceSpread
 from barograph_modeler.pace.timeline import Timeline
 
 ALIKE: Final = 0.75
@@ -33,6 +34,9 @@ should take, unless it adds LONG_PAUSE of the usual time."""
 KNOWN_SHARE: Final = 0.1
 KNOWN_SECONDS: Final = 5.0
 """A run's own pace is known after this share of the usual time, or after this time if that is later."""
+
+
+UNKNOWN: Final = PaceSpread(math.nan, math.nan)
 
 
 class Delay:
@@ -151,6 +155,7 @@ class ProgressProfile:
 
     classes: the classes whose intervals are counted. points: ascending numbers of them; seconds: mean elapsed time at
     each since the first interval began. runs: how many were averaged. delays: of these runs, empty lists for one.
+    spread: of their elapsed times. tail_seconds: median from the last interval to the end of the run, NaN if unknown.
     """
 
     classes: frozenset[int]
@@ -158,6 +163,8 @@ class ProgressProfile:
     seconds: Floats
     runs: int
     delays: DelaysOfRuns
+    spread: PaceSpread = UNKNOWN
+    tail_seconds: float = math.nan
 
     @property
     def usual_seconds(self) -> float:
@@ -178,6 +185,8 @@ class ProgressProfile:
                 "runs": self.runs,
                 "history": [_short(delays) for delays in self.delays.history],
                 "own": [_short(delays) for delays in self.delays.own],
+                "spread": [_known(one) for one in self.spread],
+                "tail": _known(self.tail_seconds),
             }
         ).decode()
 
@@ -198,7 +207,18 @@ class ProgressProfile:
             or (np.diff(seconds) < 0).any()
         ):
             raise ValueError(f"progress is {text[:140]!r}, expected as many ascending points as seconds")
-        return cls(frozenset(map(int, one.classes)), points, seconds, one.runs, DelaysOfRuns(one.history, one.own))
+        return cls(
+            frozenset(map(int, one.classes)),
+            points,
+            seconds,
+            one.runs,
+            DelaysOfRuns(one.history, one.own),
+            PaceSpread(*(math.nan if value is None else value for value in one.spread)),
+            math.nan if one.tail is None else one.tail,
+        )
+
+
+_AtLeastZero: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _Text(msgspec.Struct):
@@ -208,6 +228,8 @@ class _Text(msgspec.Struct):
     runs: Annotated[int, msgspec.Meta(ge=1)]
     history: Annotated[list[list[float]], msgspec.Meta(min_length=len(SLOPES), max_length=len(SLOPES))]
     own: Annotated[list[list[float]], msgspec.Meta(min_length=len(SLOPES), max_length=len(SLOPES))]
+    spread: tuple[_AtLeastZero | None, _AtLeastZero | None] = (None, None)
+    tail: _AtLeastZero | None = None
 
 
 def fit_progress(timelines: Sequence[Timeline | PackedTimeline]) -> ProgressProfile | None:
@@ -228,7 +250,16 @@ def fit_progress(timelines: Sequence[Timeline | PackedTimeline]) -> ProgressProf
     if len(points) < FEWEST_POINTS:
         return None
     elapsed = np.array([np.interp(points, *curve) for curve in curves])
-    return ProgressProfile(frozenset(classes), points, elapsed.mean(axis=0), len(kept), _delays(elapsed))
+    tails = [run.tail_seconds for run in kept if run.tail_seconds >= 0]
+    return ProgressProfile(
+        frozenset(classes),
+        points,
+        elapsed.mean(axis=0),
+        len(kept),
+        _delays(elapsed),
+        PaceSpread.of_runs(elapsed),
+        float(np.median(tails)) if tails else math.nan,
+    )
 
 
 def _alike(totals: Sequence[Counter[int]]) -> dict[int, int]:
@@ -264,6 +295,11 @@ def _delays(elapsed: Floats) -> DelaysOfRuns:
                     delay.add(actual, expected)
                 found[number].append(delay.highest)
     return DelaysOfRuns(history, own)
+
+
+def _known(value: float) -> float | None:
+    """To 6 digits, None for NaN."""
+    return None if math.isnan(value) else float(f"{value:.6g}")
 
 
 def _short(values: Floats | Sequence[float]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -52,11 +53,12 @@ class Timeline:
             total.update(segment.counts)
         return total
 
-    def packed(self) -> PackedTimeline:
-        """The timeline of a run that has ended."""
+    def packed(self, ended_at: float = math.nan) -> PackedTimeline:
+        """The timeline of a run that ended at a time in Unix seconds, NaN if unknown."""
         return PackedTimeline(
             PackedCounts.of_parts([segment.counts for segment in self.segments]),
             PackedArray.of_seconds([segment.ended_at - self.began_at for segment in self.segments]),
+            ended_at - self.segments[-1].ended_at if self.segments else math.nan,
         )
 
     def _merge(self) -> None:

@@ -33,9 +33,25 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
-    add("--value", required=True, metavar="COL", help="the column of measured times")
-    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a workload")
-    add("--run", required=True, metavar="COL", help="the column that identifies a run of a workload")
+    add_runs(parser, required=True)
+    share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
+    add("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
+    add("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")
+    add(
+        "--power",
+        action="store_true",
+        help="instead, the smallest lasting slowdown found in nine of ten jobs, by healthy runs and length of the run",
+    )
+    add("--json", action="store_true", help="print one JSON object: summary and jobs")
+    return parser
+
+
+def add_runs(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add the options by which `workloads` reads runs of a file."""
+    add = parser.add_argument
+    add("--value", required=required, metavar="COL", help="the column of measured times")
+    add("--by", required=required, type=names, metavar="COL[,COL]", help="columns that identify a workload")
+    add("--run", required=required, metavar="COL", help="the column that identifies a run of a workload")
     add(
         "--disturbed",
         type=names,
@@ -47,16 +63,6 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add("--order", metavar="COL", help="column to sort each run by (default: as in the file)")
     add_join(parser)
     add("--window", type=count, default=WINDOW, metavar="N", help="values per window (default: %(default)s)")
-    share = checked(float, lambda share: 0 < share < 1, "a number between 0 and 1")
-    add("--alpha", type=share, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
-    add("--margin", type=share, default=MARGIN, help="likewise (default: %(default)s)")
-    add(
-        "--power",
-        action="store_true",
-        help="instead, the smallest lasting slowdown found in nine of ten jobs, by healthy runs and length of the run",
-    )
-    add("--json", action="store_true", help="print one JSON object: summary and jobs")
-    return parser
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -79,37 +85,36 @@ def _run(options: argparse.Namespace) -> None:
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
     """The jobs, by workload. Raises BadTable."""
-    for runs in _workloads(options).values():
+    for runs in workloads(options, FEWEST).values():
         yield from cases(runs, options.window)
 
 
-def _workloads(options: argparse.Namespace) -> dict[str, list[MeasuredRun]]:
-    """The runs by workload. Prints the number of runs that are too short; raises BadTable if all are."""
-    workloads: dict[str, list[MeasuredRun]] = {}
-    fewest = LENGTHS[0] if options.power else FEWEST
+def workloads(options: argparse.Namespace, fewest: int) -> dict[str, list[MeasuredRun]]:
+    """The runs of at least `fewest` windows by workload. Prints the number of others; raises BadTable for none."""
+    found: dict[str, list[MeasuredRun]] = {}
     short = 0
     for one in _runs(options):
         if len(one.values) < fewest * options.window:
             short += 1
         else:
-            workloads.setdefault(one.workload, []).append(one)
-    if not workloads:
+            found.setdefault(one.workload, []).append(one)
+    if not found:
         raise BadTable(
             f"{options.file}: none of {short} runs by {','.join([*options.by, options.run])} has {fewest} windows of"
             f" {options.window} values (--window asks for shorter ones)"
         )
     for text in options.disturbed:
-        if not any(_is_disturbed(one, text) for runs in workloads.values() for one in runs):
+        if not any(_is_disturbed(one, text) for runs in found.values() for one in runs):
             raise BadTable(f"--disturbed: no run's {options.run} begins with {text!r}")
     if short:
         verb = "run has" if short == 1 else "runs have"
         note(f"{short} {verb} fewer than {fewest} windows of {options.window} values: left out")
-    return workloads
+    return found
 
 
 def _show_power(options: argparse.Namespace) -> None:
     """Print the smallest slowdowns found. Raises BadTable."""
-    runs = [run for same in _workloads(options).values() for run in same]
+    runs = [run for same in workloads(options, LENGTHS[0]).values() for run in same]
     detect = score(options.alpha, options.margin).detect
     found = list(powers(runs, options.window, detect, options.alpha, note))
     if not found:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import MISSING_EXTRA
-from barograph.lab.backtest import alerts, limits, phases, recognise, runtime, scaling
+from barograph.lab.backtest import alerts, limits, phases, recognise, remaining, runtime, scaling
 from barograph.lab.backtest.spread import add_options, spread, workers_of
 from barograph.lab.columns import (
     CSV_FILE,
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         alerts.add_parser(subjects),
         recognise.add_parser(subjects),
         limits.add_parser(subjects),
+        remaining.add_parser(subjects),
     )
     # One page of help for all subjects.
     parser.epilog = "\n".join(subject.format_help() for subject in added)
