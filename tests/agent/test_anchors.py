@@ -92,3 +92,30 @@ def test_few_calls_have_none() -> None:
     assert anchors.find(records([])) is None
     assert anchors.find(records([(1, "Wait", 0, 0)] * 5)) is None
     assert anchors.find(records([(1, "Wait", 0, 0)] * 6)) == Anchor(NUMBERS["Wait"], 1)
+
+
+def test_what_comes_every_tenth_time_at_the_end_of_an_iteration_and_the_begin_of_the_next_is_part_of_these() -> None:
+    """Molecular dynamics: every tenth step finds neighbours, by other calls, and the next one reduces energies."""
+    step = [(1, "Recv", 1, 2), (2, "Send", 1, 2), (3, "Waitall", 0, 0), (4, "Sendrecv", 1, 1)]
+    search = [*step[:2], *((site, "Sendrecv", 1, 1) for site in (5, 6, 7)), step[2]]
+    reduced = [step[0], (8, "Allreduce", 4, 0), *step[1:]]
+    calls = [*search, *reduced, *step * 8] * 30
+    anchor = anchors.find(records(calls))
+    assert anchor is not None
+    assert len(anchors.occurrences(records(calls), anchor)) == 300
+
+
+@pytest.mark.parametrize("operation", ["Recv", "Waitany", "Iprobe"])
+def test_a_task_is_an_iteration_also_where_workers_take_turns(operation: str) -> None:
+    asked = (1, operation, 1, 0)
+    calls = [call for worker in [1, 2] * 100 for call in (asked, (2, "Send", 1, worker))]
+    anchor = anchors.find(records(calls))
+    assert anchor is not None
+    assert len(anchors.occurrences(records(calls), anchor)) == 200
+
+
+def test_messages_to_all_neighbours_are_one_iteration() -> None:
+    pairs = [call for peer in (1, 2, 3) for call in ((1, "Send", 1, peer), (2, "Recv", 1, peer))]
+    anchor = anchors.find(records(pairs * 100))
+    assert anchor is not None
+    assert len(anchors.occurrences(records(pairs * 100), anchor)) == 100

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -251,24 +252,24 @@ def lammps(ranks: int, cells: int = 10, steps: int = 12000) -> Application:
 
 def hpcc(ranks: int) -> Application:
     """The HPC Challenge: seven benchmarks, one after the other."""
-    return _debian("hpcc", ranks, ["/usr/bin/hpcc"], {"hpccinf.txt": HPCC.format(ranks=ranks)})
+    return debian("hpcc", ranks, ["/usr/bin/hpcc"], {"hpccinf.txt": HPCC.format(ranks=ranks)})
 
 
 def cp2k(ranks: int) -> Application:
     """CP2K: molecular dynamics from first principles."""
     needs = {"/usr/share/cp2k/GTH_POTENTIALS": "cp2k-data"}
-    return _debian("cp2k", ranks, ["/usr/bin/cp2k.psmp", "water.inp"], {"water.inp": WATERS}, needs=needs)
+    return debian("cp2k", ranks, ["/usr/bin/cp2k.psmp", "water.inp"], {"water.inp": WATERS}, needs=needs)
 
 
 def nwchem(ranks: int) -> Application:
     """NWChem: the geometry of two molecules of water."""
-    return _debian("nwchem-openmpi", ranks, ["/usr/bin/nwchem.openmpi", "water.nw"], {"water.nw": DIMER})
+    return debian("nwchem-openmpi", ranks, ["/usr/bin/nwchem.openmpi", "water.nw"], {"water.nw": DIMER})
 
 
 def quantum_espresso(ranks: int) -> Application:
     """Quantum ESPRESSO: the self-consistent field of silicon."""
     needs = {"/usr/share/espresso/pseudo/Si.pz-vbc.UPF": "quantum-espresso-data"}
-    return _debian("quantum-espresso", ranks, ["/usr/bin/pw.x", "-in", "si.in"], {"si.in": SILICON}, needs=needs)
+    return debian("quantum-espresso", ranks, ["/usr/bin/pw.x", "-in", "si.in"], {"si.in": SILICON}, needs=needs)
 
 
 def ico_foam(ranks: int) -> Application:
@@ -280,7 +281,7 @@ def ico_foam(ranks: int) -> Application:
         files[name] = f"FoamFile {{ version 2.0; format ascii; class {kind}; object {Path(name).name}; }}\n{text}"
     environment = {"WM_PROJECT_DIR": "/usr/share/openfoam"}
     setup = [["/usr/bin/blockMesh"], ["/usr/bin/decomposePar", "-force"]]
-    return _debian("openfoam", ranks, ["/usr/bin/icoFoam", "-parallel"], files, environment, setup)
+    return debian("openfoam", ranks, ["/usr/bin/icoFoam", "-parallel"], files, environment, setup)
 
 
 def gerris(ranks: int) -> Application:
@@ -289,13 +290,13 @@ def gerris(ranks: int) -> Application:
     walls = "top = Boundary { BcDirichlet U 1 } bottom = Boundary { BcDirichlet U 0 }"
     lines += [f"GfsBox {{ pid = {rank} {walls} }}" for rank in range(ranks)]
     lines += [f"{square} {square + 1} right" for square in range(1, ranks)]
-    return _debian("gerris", ranks, ["/usr/bin/gerris2D", "cavity.gfs"], {"cavity.gfs": "\n".join([*lines, ""])})
+    return debian("gerris", ranks, ["/usr/bin/gerris2D", "cavity.gfs"], {"cavity.gfs": "\n".join([*lines, ""])})
 
 
 def esys_particle(ranks: int) -> Application:
     """ESyS-Particle: grains that fall. A rank tells the others what to do."""
     files = {"fall.py": GRAINS.format(ranks=ranks - 1)}
-    return _debian("esys-particle", ranks, ["/usr/bin/esysparticle", "fall.py"], files)
+    return debian("esys-particle", ranks, ["/usr/bin/esysparticle", "fall.py"], files)
 
 
 def examl(ranks: int) -> Application:
@@ -315,14 +316,14 @@ def examl(ranks: int) -> Application:
         "-n",
         "found",
     ]
-    files = {"species.phy": _species(36, 12000)}
-    made = _debian("examl", ranks, program, files, setup=setup, needs={"/usr/bin/raxmlHPC": "raxml"})
+    files = {"species.phy": species(36, 12000)}
+    made = debian("examl", ranks, program, files, setup=setup, needs={"/usr/bin/raxmlHPC": "raxml"})
     # It refuses to write to files that are there.
     again = ["/bin/sh", "-c", 'rm -f ExaML_*; exec "$@"', "sh"]
     return replace(made, command=[*again, *made.command])
 
 
-def _species(count: int, length: int) -> str:
+def species(count: int, length: int) -> str:
     """Sequences in the form of PHYLIP: each is one of those before, changed at 8 % of its places."""
     rng = random.Random(2)
     found = [[rng.choice("ACGT") for _ in range(length)]]
@@ -331,7 +332,7 @@ def _species(count: int, length: int) -> str:
     return f"{count} {length}\n" + "".join(f"t{i} {''.join(bases)}\n" for i, bases in enumerate(found))
 
 
-def _debian(
+def debian(
     package: str,
     ranks: int,
     program: list[str],
@@ -340,6 +341,7 @@ def _debian(
     setup: Sequence[Sequence[str]] = (),
     needs: Mapping[str, str] | None = None,
 ) -> Application:
+    """A program of a Debian package on Debian's Open MPI. needs: other files of the machine, and their packages."""
     mpi = mpis.find("debian-openmpi")
     together = {**mpi.environment(), "OMP_NUM_THREADS": "1", **(environment or {})}
     needed = {program[0]: package, **(needs or {})}
@@ -355,14 +357,18 @@ def alone(application: Application, folder: Path) -> float:
 
 
 def start_watched(
-    application: Application, prefix: Sequence[str | Path], folder: Path, up: Up
+    application: Application,
+    prefix: Sequence[str | Path],
+    folder: Path,
+    up: Up,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
 ) -> subprocess.Popen[str]:
     """Starts a run under `barograph run`, its command behind a prefix."""
     return subprocess.Popen(
         [sys.executable, "-m", "barograph", "run", "--", *prefix, *application.command],
         env={**up.environment, **application.environment},
         cwd=folder,
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -2,7 +2,8 @@
 
 A call is a token: site and operation. The calls of one site are several tokens where their communicators, or these with
 the other rank and the tag, follow each other in a fixed order: a loop over the neighbours of a rank, or an interpreter,
-all of whose calls have one site. Where they are in no order, as with neighbours at random, they are one.
+all of whose calls have one site. Where they are in no order, as with neighbours at random, they are one, and so are the
+answers of a master.
 
 A token is a candidate if the calls between two of its occurrences are alike:
 
@@ -32,7 +33,10 @@ MAX_CANDIDATES: Final = 48
 RARE: Final = 0.8
 """A token is rare if it comes less often than this share of the candidate's occurrences."""
 MAX_RARE_SEGMENTS: Final = 0.15
-"""Share of the segments that may contain rare tokens."""
+"""Share of the segments that may contain rare tokens. Neighbours with rare tokens count as one: what comes now and then
+may be in the end of one iteration and the begin of the next."""
+MAX_RARE_NEIGHBOURS: Final = 2
+"""The same without that, as a multiple."""
 MAX_RARE_TIME: Final = 0.5
 """The same of their time."""
 MIN_PRESENCE: Final = 0.75
@@ -43,6 +47,9 @@ MIN_MATCH: Final = 0.85
 """Share of the calls that are those one period later."""
 MAX_ORDER: Final = 64
 """Longest order of the calls of one site."""
+FROM_ANY: Final = ("Waitany", "Waitsome", "Testany", "Testsome")
+FROM_ONE: Final = ("Recv", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe")
+"""Operations after which a master answers the worker that was first; the latter if their source is any."""
 MAX_TAIL: Final = 2
 """Longest segments since the last occurrence, from which on the loop has ended."""
 MAX_EVERY: Final = 255
@@ -101,9 +108,26 @@ def _exactness(calls: Records, base: Integers) -> Integers:
     """What tells the calls of each site apart: 2 the detail, 1 the communicator, 0 nothing; for each call."""
     found = np.zeros(len(calls), np.int64)
     order = np.argsort(base, kind="stable")
-    for at in np.split(order, np.flatnonzero(np.diff(base[order])) + 1):
+    places = np.split(order, np.flatnonzero(np.diff(base[order])) + 1)
+    for at in places:
         found[at] = next((match for match in (2, 1) if _is_ordered(_value(calls[at], match))), 0)
+    requests = [at for at in places if not found[at[0]] and _is_from_any(calls[at])]
+    for at in places:
+        if found[at[0]] and any(_answers(at, asked) for asked in requests):
+            found[at] = 0
     return found
+
+
+def _is_from_any(calls: Records) -> bool:
+    """Whether the calls of a site receive from whoever was first."""
+    operation = OPERATIONS.get(int(calls["op"][0]), "")
+    return operation in FROM_ANY or (operation in FROM_ONE and len(np.unique(calls["detail"])) == 1)
+
+
+def _answers(at: Integers, asked: Integers) -> bool:
+    """Whether there is one call of a site for each request: workers that are as fast take turns by chance."""
+    each = np.unique(np.searchsorted(asked, at)).size
+    return each >= SAME_COUNT * max(len(at), len(asked))
 
 
 class _Tokens:
@@ -168,9 +192,12 @@ class _Tokens:
         if presence[~rare].mean() < MIN_PRESENCE:
             return False
         with_rare = np.unique(pairs[rare[pairs % tokens]] // tokens)
+        most = MAX_RARE_SEGMENTS * number
+        together = np.count_nonzero(np.diff(with_rare, prepend=-2) > 1)
+        if together > most or len(with_rare) > MAX_RARE_NEIGHBOURS * most:
+            return False
         seconds = np.diff(self._times[at])
-        time = seconds.sum()
-        return len(with_rare) <= MAX_RARE_SEGMENTS * number and seconds[with_rare].sum() <= MAX_RARE_TIME * max(time, 1)
+        return bool(seconds[with_rare].sum() <= MAX_RARE_TIME * max(seconds.sum(), 1))
 
     def _period(self) -> int:
         """The shortest lag, up to a quarter of the sequence, at which it equals itself; 0 if there is none.

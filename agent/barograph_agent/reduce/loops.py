@@ -47,8 +47,8 @@ REST: Final = 10.0
 AWAY_SECONDS: Final = 2.0
 """An anchor that has not come for so long, and for AWAY_INTERVALS of the longest interval, is sought again."""
 AWAY_INTERVALS: Final = 4.0
-MISSED_SECONDS: Final = 0.5
-"""The same from which on calls are written."""
+MISSED_SECONDS: Final = 0.25
+"""Time without the anchor from which on calls are written: another anchor has all its iterations since then."""
 MIN_DISTANCE_SECONDS: Final = 50e-6
 """Of iterations that are shorter, one record is several."""
 MAX_RECORD_RATE: Final = 250_000.0
@@ -121,7 +121,7 @@ class Loop:
         elif self._flows >= FLOWS and not self._want.op:
             self._ask(Want(generation=self._want.generation))
             self._calls.clear()
-        elif not self.is_too_fast and not self._awaits and self._is_away(now):
+        elif not self.is_too_fast and not self._awaits and self._is_missed(now):
             if (
                 may_search
                 and self._held_from is None
@@ -187,13 +187,13 @@ class Loop:
             self.is_too_fast = True
             self._ask(Want(generation=self._want.generation))
 
-    def _is_away(self, now: float, seconds: float = MISSED_SECONDS) -> bool:
-        """Whether there is no anchor, or it has not come for this time."""
-        return not self._want.op or now - self._came_at >= max(seconds, AWAY_INTERVALS * self._longest)
+    def _is_missed(self, now: float) -> bool:
+        """Whether there is no anchor, or it has not come for some time."""
+        return not self._want.op or now - self._came_at >= MISSED_SECONDS
 
     def _seeks(self, now: float) -> bool:
         """Whether another anchor is sought."""
-        return self._is_away(now, AWAY_SECONDS)
+        return not self._want.op or now - self._came_at >= max(AWAY_SECONDS, AWAY_INTERVALS * self._longest)
 
     def _read_calls(self, now: float, passed: float) -> None:
         """passed: seconds since the last time, 0 at first. Calls that come too often are not written for a while."""
@@ -236,7 +236,7 @@ class Loop:
     def _recall(self, after_ns: int) -> None:
         """Recall iterations before the first record of a new anchor, once that is there."""
         if not self._awaits or self._held_from is None:
-            if self._want.calls and self._want.op and not self._is_away(self._stepped_at):
+            if self._want.calls and self._want.op and not self._is_missed(self._stepped_at):
                 self._ask(self._want._replace(calls=False))
             return
         fresh = self.ring.iterations(self._held_from, self.ring.iteration_head)

@@ -1,0 +1,124 @@
+"""Debian's programs that report how many iterations they have made, without a collective of all ranks in each."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from helpers.applications import Application, debian, species
+
+OUTPUT = "output.txt"
+SWAPS = 500
+SCHWARZ = """\
+mesh Th = square(60, 60, [mpirank + x*1.1, y]);
+fespace Vh(Th, P1);
+Vh u = 0, v, g = 0;
+problem P(u, v, solver=CG) = int2d(Th)(dx(u)*dx(v) + dy(u)*dy(v)) - int2d(Th)(v) + on(1, 3, u=0) + on(2, 4, u=g);
+for (int i = 0; i < %d; i++) {
+  P;
+  real[int] s(u.n), r(u.n);
+  s = u[];
+  if (mpirank == 0) { processor(1) << s; processor(1) >> r; } else { processor(0) >> r; processor(0) << s; }
+  g[] = r;
+  if (mpirank == 0) cout << "swap " << i + 1 << endl;
+}
+"""
+SELECTION = """\
+ExecuteAFile("/usr/share/hyphy/TemplateBatchFiles/SelectionAnalyses/FEL.bf",
+             {"--alignment": "%s", "--tree": "%s", "--code": "Universal"});
+"""
+TREES = 60
+WATER = """\
+#include "oplsaa.ff/forcefield.itp"
+#include "oplsaa.ff/spce.itp"
+[ system ]
+water
+[ molecules ]
+"""
+STEPS = 5000
+DYNAMICS = f"integrator = md\nnsteps = {STEPS}\ndt = 0.002\ncoulombtype = PME\nnstcalcenergy = 100\nnstlog = 1000\n"
+
+
+@dataclass(frozen=True)
+class IteratingProgram:
+    """A program, and how many iterations of rank 0, or tasks of all workers, a run in a folder has reported.
+
+    That of the folder's OUTPUT, where the program's standard output is, or of a file that the program writes.
+    """
+
+    application: Application
+    iterations: Callable[[Path], int]
+
+
+def freefem() -> IteratingProgram:
+    """FreeFEM: two subdomains, which send each other what they have at the common border."""
+    program = ["/usr/bin/FreeFem++-mpi", "-nw", "-v", "0", "schwarz.edp"]
+    made = debian("freefem++", 2, program, {"schwarz.edp": SCHWARZ % SWAPS})
+    return IteratingProgram(made, lambda folder: len(_all(r"^swap \d+$", folder)))
+
+
+def hyphy() -> IteratingProgram:
+    """HyPhy: selection at each codon of an alignment, which a master deals out."""
+    program = ["/usr/bin/HYPHYMPI", "fel.bf"]
+    files = {"fel.bf": SELECTION % ("codons.fas", "tree.nwk"), **_codons(places=220)}
+    made = debian("hyphy-mpi", 3, program, files)
+    # Its progress is on standard error.
+    made = replace(made, command=["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", *made.command])
+    return IteratingProgram(made, lambda folder: max(map(int, _all(r"site pattern (\d+)/", folder))))
+
+
+def mplrs() -> IteratingProgram:
+    """lrslib: the facets of a convex hull, by subtrees that a master deals out."""
+    rng = random.Random(1)
+    points = [[1, *(rng.randint(-50, 50) for _ in range(9))] for _ in range(72)]
+    rows = "\n".join(" ".join(map(str, point)) for point in points)
+    hull = f"hull\nV-representation\nbegin\n{len(points)} 10 integer\n{rows}\nend\n"
+    made = debian("mplrs", 3, ["/usr/bin/mplrs", "hull.ext"], {"hull.ext": hull})
+    return IteratingProgram(made, lambda folder: int(_all(r"Total number of jobs: (\d+)", folder)[-1]))
+
+
+def phyml() -> IteratingProgram:
+    """PhyML: a tree of each bootstrap sample, each rank those of its own."""
+    program = ["/usr/bin/phyml-mpi", "-i", "species.phy", "-b", str(TREES), "--no_memory_check"]
+    made = debian("phyml", 2, program, {"species.phy": species(14, 400)})
+    return IteratingProgram(made, lambda folder: int(_all(r"\] +(\d+)/ +\d+$", folder)[-1]) // 2)
+
+
+def gromacs() -> IteratingProgram:
+    """GROMACS: molecules of water, with a rank for the long-range part of the forces."""
+    setup = [
+        ["/usr/bin/gmx", "-quiet", "solvate", "-cs", "spc216", "-box", "3.2", "3.2", "3.2", "-o", "water.gro", "-p",
+         "water.top"],
+        ["/usr/bin/gmx", "-quiet", "grompp", "-f", "run.mdp", "-c", "water.gro", "-p", "water.top", "-o", "run.tpr"],
+    ]  # fmt: skip
+    program = ["/usr/bin/gmx_mpi", "mdrun", "-npme", "1", "-s", "run.tpr", "-notunepme", "-ntomp", "1"]
+    files = {"water.top": WATER, "run.mdp": DYNAMICS}
+    made = debian("gromacs-openmpi", 3, program, files, setup=setup, needs={"/usr/bin/gmx": "gromacs"})
+    return IteratingProgram(made, lambda folder: int(_all(r"Statistics over (\d+) steps", folder, "md.log")[-1]))
+
+
+def _all(pattern: str, folder: Path, name: str = OUTPUT) -> list[str]:
+    return re.findall(pattern, (folder / name).read_text(errors="replace"), re.MULTILINE)
+
+
+def _codons(places: int) -> dict[str, str]:
+    """An alignment of twelve made-up genes of so many codons, and the tree that they descend by."""
+    rng = random.Random(3)
+    bases = "ACGT"
+    known = [a + b + c for a in bases for b in bases for c in bases if a + b + c not in ("TAA", "TAG", "TGA")]
+    genes: list[str] = []
+
+    def descend(gene: list[str], generations: int) -> str:
+        gene = [rng.choice(known) if rng.random() < 0.15 else codon for codon in gene]
+        if not generations:
+            genes.append("".join(gene))
+            return f"S{len(genes)}:0.1"
+        return f"({descend(gene, generations - 1)},{descend(gene, generations - 1)}):0.1"
+
+    first = [rng.choice(known) for _ in range(places)]
+    tree = ",".join(descend(first, 2) for _ in range(3))
+    alignment = "".join(f">S{number}\n{gene}\n" for number, gene in enumerate(genes, 1))
+    return {"codons.fas": alignment, "tree.nwk": f"({tree});"}
