@@ -8,12 +8,17 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from barograph_collector.backup import archive
 from barograph_collector.backup.archive import BackupError, make, read
 from barograph_collector.backup.restore import JUMP, restore
 from barograph_collector.ingest import writer
+from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.lake.place import CATALOG_FOLDER, Lake
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
 from helpers.log import Producer, blocks, collector_on
 
@@ -141,6 +146,24 @@ def test_what_a_killed_backup_has_left_is_in_nobodys_way(tmp_path: Path, state: 
     (tmp_path / "backup.part" / LOG).write_text("half")
     make(state, tmp_path / "backup")
     assert sorted(path.name for path in (tmp_path / "backup").iterdir()) == [archive.MANIFEST, LOG, JOURNAL_FOLDER]
+
+
+def test_a_backup_has_the_catalog_of_a_lake_in_an_object_store(tmp_path: Path, state: Path) -> None:
+    lake = Lake.at(state / CATALOG_FOLDER)
+    with Store(state / LOG, lake=lake.data) as store:
+        publisher = Publisher(store, lake)
+        publisher.publish()
+        publisher.close()
+    make(state, tmp_path / "backup")
+    shutil.rmtree(state)
+    restore(tmp_path / "backup", state)
+    with duckdb.connect() as connection:
+        connection.execute(f"LOAD '{extension('ducklake')}'")
+        connection.execute(f"ATTACH 'ducklake:{state / CATALOG_FOLDER / CATALOG_FILE}' AS lake (READ_ONLY)")
+        (rows,) = connection.execute("SELECT sum(record_count) FROM __ducklake_metadata_lake.ducklake_data_file AS f"
+                                     " JOIN __ducklake_metadata_lake.ducklake_table AS t USING (table_id)"
+                                     " WHERE table_name = 'blocks'").fetchone() or ()  # fmt: skip
+    assert rows == 300
 
 
 def test_a_full_disk_leaves_no_backup(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

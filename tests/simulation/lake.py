@@ -223,6 +223,9 @@ class SimulatedBatches(BatchReader):
     def _text_bytes(self, first: int, last: int) -> int:
         return 0
 
+    def _end_of_commit(self, first: int, last: int) -> int:
+        return last
+
 
 class SimulatedCatalog(Catalog):
     """The catalog as one process has it: its own checks over tables in memory."""

@@ -18,6 +18,9 @@ from typing import Final
 import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
+from barograph_collector.lake.lease import CATALOG_FILE, FileLease
+from barograph_collector.lake.place import CATALOG_FOLDER
+from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
 
@@ -75,6 +78,7 @@ def make(state: Path, target: Path, progress: Progress = lambda done, total: Non
             with Store(part / LOG, system=system) as store, store.cursor() as rows:
                 counts = {name: rows.execute(f'SELECT count(*) FROM "{name}"').fetchone() for name in LOG_COLUMNS}
                 made = Backup(system.clock.now(), store.head, {name: row[0] for name, row in counts.items() if row})
+            _copy_catalog(state, part, system)
             system.disk.replace(part / MANIFEST, msgspec.json.encode(made))
             part.rename(target)
             system.disk.sync_directory(target.parent)
@@ -109,6 +113,23 @@ def _copied(log: Path, part: Path, progress: Progress, system: System) -> bool:
             except FileNotFoundError:
                 return False
         return _headers(log) == before
+
+
+def _copy_catalog(state: Path, part: Path, system: System) -> None:
+    """Copy the catalog of a lake in an object store, where it is in a file. Raises BackupError."""
+    folder = state / CATALOG_FOLDER
+    if not (folder / CATALOG_FILE).exists():
+        return
+    lease = FileLease(folder, system.disk, system.clock)
+    try:
+        lease.hold()  # it has no transaction under way, and no write-ahead log
+        try:
+            (part / CATALOG_FOLDER).mkdir(mode=0o700)
+            shutil.copyfile(folder / CATALOG_FILE, part / CATALOG_FOLDER / CATALOG_FILE)
+        finally:
+            lease.release()
+    except LakeError as error:
+        raise BackupError(str(error)) from None
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import duckdb
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.backup.archive import Backup, BackupError, read
+from barograph_collector.lake.place import CATALOG_FOLDER
 from barograph_collector.storage.connection import StoreError, StoreHeld, connect, transaction
 from barograph_collector.storage.layout import JOURNAL, OFFSET, STREAMS
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG
@@ -25,30 +26,48 @@ def restore(backup: Path, state: Path, *, replace: bool = False, system: System 
     replace: whether there may be one. Raises BackupError, also where a collector has it open.
     """
     found = read(backup)
-    log = state / LOG
-    aside: Path | None = None
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        present = [path for path in (log, log.with_name(f"{LOG}.wal"), state / JOURNAL_FOLDER) if path.exists()]
-        if present and not replace:
-            raise BackupError(f"{present[0]}: exists, expected no log; --replace puts it aside")
+        check_place(state, replace=replace)
         part = state / f"{LOG}.part"
         shutil.copyfile(backup / LOG, part)
         _jump(part)
-        if present:
-            _check_unused(log)
-            aside = state / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.localtime(system.clock.now()))}"
-            aside.mkdir(mode=0o700)
-            for path in present:
-                if path.exists():
-                    path.rename(aside / path.name)
-        part.rename(log)
-        system.disk.sync_directory(state)
+        aside = put_log(part, state, replace=replace, system=system)
+        if (backup / CATALOG_FOLDER).is_dir() and not (state / CATALOG_FOLDER).exists():
+            shutil.copytree(backup / CATALOG_FOLDER, state / CATALOG_FOLDER)
     except StoreError as error:
         raise BackupError(str(error)) from None
     except (OSError, duckdb.Error) as error:
         raise BackupError(f"cannot restore {backup} to {state}: {error}") from None
     return found, aside
+
+
+def check_place(state: Path, *, replace: bool) -> list[Path]:
+    """The files of a log in a state directory. Raises BackupError where there are some and none may be."""
+    log = state / LOG
+    present = [path for path in (log, log.with_name(f"{LOG}.wal"), state / JOURNAL_FOLDER) if path.exists()]
+    if present and not replace:
+        raise BackupError(f"{present[0]}: exists, expected no log; --replace puts it aside")
+    return present
+
+
+def put_log(part: Path, state: Path, *, replace: bool, system: System) -> Path | None:
+    """Make a file the log of a state directory; returns where one that was there is now.
+
+    Raises BackupError, OSError, and StoreError where a collector has the log open.
+    """
+    log = state / LOG
+    aside: Path | None = None
+    if present := check_place(state, replace=replace):
+        _check_unused(log)
+        aside = state / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.localtime(system.clock.now()))}"
+        aside.mkdir(mode=0o700)
+        for path in present:
+            if path.exists():
+                path.rename(aside / path.name)
+    part.rename(log)
+    system.disk.sync_directory(state)
+    return aside
 
 
 def _check_unused(log: Path) -> None:

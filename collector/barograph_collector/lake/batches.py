@@ -9,7 +9,8 @@ import duckdb
 import pyarrow as pa
 
 from barograph_agent.protocol.tables import TABLES, Kind
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, quoted
+from barograph_collector.lake.layout import MARKS
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, STREAMS, quoted
 from barograph_collector.storage.store import Store
 
 BATCH_ROWS: Final = 500_000
@@ -38,21 +39,41 @@ class BatchReader:
         return f"{before[-1].date:%Y-%m-%d}"
 
     def next(self, after: int, head: int) -> Batch:
-        """The batch behind an offset, of rows up to `head`; there is one at least."""
+        """The batch behind an offset, of rows up to `head`; there is one at least.
+
+        It ends where a commit of the log has ended: the marks of this commit are those of all rows up to there.
+        """
         first = after + 1
         ends = [day.first_offset - 1 for day in self._store.database.partitions.days if day.first_offset > first]
-        last = min([head, first + BATCH_ROWS - 1, *ends])
+        last = self._end_of_commit(first, min([head, first + BATCH_ROWS - 1, *ends]))
         while last > first and self._text_bytes(first, last) > BATCH_BYTES:
-            last = first + (last - first) // 2
+            shorter = self._end_of_commit(first, first + (last - first) // 2)
+            if shorter >= last:
+                break
+            last = shorter
         return Batch(first, last, self.day(first))
 
+    def _end_of_commit(self, first: int, last: int) -> int:
+        """The last offset of the commits that have ended by `last`, or of the one that is under way at `first`."""
+        query = (
+            f'SELECT max("{OFFSET}") FILTER ("{OFFSET}" <= {last}), min("{OFFSET}") FROM "{STREAMS}"'
+            f' WHERE "{OFFSET}" >= {first}'
+        )
+        with self._store.cursor() as log:
+            before, following = log.execute(query).fetchone() or (None, None)
+        return int(before or following or last)
+
     def rows(self, batch: Batch) -> Iterator[tuple[str, pa.Table]]:
-        """The rows by table, of those tables that have any."""
+        """The rows by table, of those tables that have any, and the marks of their streams."""
         with self._store.cursor() as log:
             for table, parts in self._relations(batch.first, batch.last).items():
                 selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts)
                 if (rows := log.execute(" UNION ALL ".join(selects)).to_arrow_table()).num_rows:
                     yield table, rows
+            within = f'"{OFFSET}" BETWEEN {batch.first} AND {batch.last}'
+            query = f'SELECT stream, max(seq) AS seq, max("{OFFSET}") AS "{OFFSET}" FROM "{STREAMS}" WHERE {within}'
+            if (marks := log.execute(f"{query} GROUP BY stream ORDER BY stream").to_arrow_table()).num_rows:
+                yield MARKS, marks
 
     def _relations(self, first: int, last: int) -> dict[str, list[str]]:
         """For each table with rows after `first`, what to select from: those up to `last`."""

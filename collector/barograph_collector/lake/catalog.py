@@ -16,13 +16,13 @@ import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.files import LakeFile
-from barograph_collector.lake.layout import COLLECTOR, RowRange, columns, partition
+from barograph_collector.lake.layout import COLLECTOR, TABLES, RowRange, columns, partition
 from barograph_collector.lake.lease import FileLease, Lease, ServerLease, redacted
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import first_line, transaction
 from barograph_collector.storage.days.data_path import DATA
 from barograph_collector.storage.days.extensions import LakeError, extension
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, declared
+from barograph_collector.storage.layout import OFFSET, declared
 from barograph_collector.storage.text import literal
 
 AUTHOR: Final = "barograph"
@@ -131,11 +131,20 @@ class Catalog:
         with self._attached():
             return [
                 (table, self.data.below(path), size)
-                for table in LOG_COLUMNS
+                for table in TABLES
                 for path, size in self.connection.execute(
                     f"SELECT data_file, data_file_size_bytes FROM ducklake_list_files('lake', '{table}')"
                 ).fetchall()
             ]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[dict[str, int]]:
+        """The tables are there as `lake`, and no commit comes in between. Yields the position of each collector.
+
+        Raises LakeError.
+        """
+        with self._attached():
+            yield self._positions()
 
     def expire(self, before: float) -> None:
         """Forget what the lake was before a time (Unix seconds), and delete files of which nothing is left."""
@@ -219,7 +228,7 @@ class Catalog:
                 f"{self._name} has files, but its catalog has no tables, expected both or none: it is another catalog,"
                 " or the files are of another lake"
             )
-        for table in LOG_COLUMNS:
+        for table in TABLES:
             expected = columns(table)
             if unknown := sorted(set(present.get(table, ())) - set(expected)):
                 raise LakeError(
@@ -263,7 +272,7 @@ class Catalog:
                 raise LakeError(f"the last commit of {self._name} has no positions: {error}") from None
         # Another program may have expired the commits: rows carry the offsets too.
         found: dict[str, int] = {}
-        for table in LOG_COLUMNS:
+        for table in TABLES:
             rows: list[Any] = self.connection.execute(
                 f'SELECT {COLLECTOR}, max("{OFFSET}") FROM lake."{table}" GROUP BY 1'
             ).fetchall()

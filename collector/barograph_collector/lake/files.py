@@ -11,9 +11,9 @@ from urllib.parse import quote
 import duckdb
 import pyarrow as pa
 
-from barograph_collector.lake.layout import CLUSTER, COLLECTOR, MAIN, is_clustered, partition
+from barograph_collector.lake.layout import CLUSTER, COLLECTOR, MAIN, TABLES, is_clustered, partition
 from barograph_collector.storage.days.data_path import DataPath
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, stored
+from barograph_collector.storage.layout import OFFSET, stored
 from barograph_collector.storage.text import literal, parquet
 
 ROW_GROUP: Final = 122_880
@@ -51,7 +51,7 @@ class FileWriter:
             if not is_clustered(table):
                 return [self._copy(table, {"day": day}, "true", first, last)]
             # `jobs` names its cluster; elsewhere it is the part of the job before the first slash.
-            cluster = '"cluster"' if CLUSTER in LOG_COLUMNS[table] else "split_part(job, '/', 1)"
+            cluster = '"cluster"' if CLUSTER in TABLES[table] else "split_part(job, '/', 1)"
             found = self._connection.execute(f"SELECT {cluster}, count(*) FROM incoming GROUP BY 1 ORDER BY 2 DESC, 1")
             names = [name for name, _ in found.fetchall()]
             named = names[:MAX_CLUSTERS]
@@ -86,7 +86,7 @@ class FileWriter:
         folder = PurePosixPath(MAIN, table, *(f"{name}={quote(value, safe='')}" for name, value in places.items()))
         self._data.clear(folder, f"{self._collector}-{first}-")
         path = folder / f"{self._collector}-{first}-{last}.parquet"
-        kept = [column for column in LOG_COLUMNS[table] if column not in partition(table)]
+        kept = [column for column in TABLES[table] if column not in partition(table)]
         query = (
             f"SELECT {literal(self._collector)} AS {COLLECTOR}, {', '.join(stored(table, c) for c in kept)}"
             f" FROM incoming WHERE {condition} {_order(table)}"
@@ -99,4 +99,4 @@ class FileWriter:
 
 
 def _order(table: str) -> str:
-    return f'ORDER BY job, "{OFFSET}"' if "job" in LOG_COLUMNS[table] else f'ORDER BY "{OFFSET}"'
+    return f'ORDER BY job, "{OFFSET}"' if "job" in TABLES[table] else f'ORDER BY "{OFFSET}"'

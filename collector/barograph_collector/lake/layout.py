@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
+from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS
 from barograph_collector.storage.text import literal
 
 COLLECTOR: Final = "collector"
@@ -15,18 +15,22 @@ CLUSTER: Final = "cluster"
 DAY: Final = "day"
 MAIN: Final = "main"
 """The directory of the tables: DuckLake's name of their schema."""
+MARKS: Final = "marks"
+TABLES: Final = {**LOG_COLUMNS, MARKS: OWN_COLUMNS[STREAMS]}
+"""Columns of what the log has of each table. Marks are those of the streams whose rows a batch has: with them another
+collector can go on where this one was."""
 
 
 def is_clustered(table: str) -> bool:
     """Whether rows belong to a cluster: those of a job do, whose name begins with it."""
-    return "job" in LOG_COLUMNS[table]
+    return "job" in TABLES[table]
 
 
 def columns(table: str) -> dict[str, str]:
     """Columns and types of a table of the lake."""
     # `jobs` has a column of this name.
     cluster = {CLUSTER: "VARCHAR"} if is_clustered(table) else {}
-    return {COLLECTOR: "VARCHAR", **cluster, DAY: "DATE", **LOG_COLUMNS[table]}
+    return {COLLECTOR: "VARCHAR", **cluster, DAY: "DATE", **TABLES[table]}
 
 
 def partition(table: str) -> list[str]:

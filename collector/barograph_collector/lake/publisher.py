@@ -25,6 +25,7 @@ from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.expiry import KEEP, Expirer, Periods
 from barograph_collector.lake.files import FileWriter, LakeFile
+from barograph_collector.lake.layout import MARKS
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.days.data_path import DataPath
@@ -187,7 +188,7 @@ class Publisher:
         self._compactor.add(files)
         self._reach(batch.last)
         self.figures.commits.observe(self._monotonic() - began)
-        self.figures.rows += sum(file.rows for file in files)
+        self.figures.rows += sum(file.rows for file in files if file.table != MARKS)
         self.figures.files += len(files)
         self.figures.bytes += sum(file.size for file in files)
         return batch.last < head

@@ -26,6 +26,9 @@ from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 MARKS_LIMIT: Final = 500_000
 """Rows of `streams` at which it is compacted to one per stream; twice the number of streams where that is more."""
 
+MARKS_ROWS: Final = 500_000
+"""A lake that is away gets so many rows at once: it needs no marks in between."""
+
 
 class Database:
     """An open file. Commits and changes of the schema belong to one thread, `pages` and `rounds` to others."""
@@ -52,6 +55,8 @@ class Database:
             """Of this log, among those that write to one lake."""
             self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
             self._compact_at = MARKS_LIMIT
+            self.published = 2**63 - 1
+            """The offset up to which a lake has rows and marks: of later ones, it needs the marks at many offsets."""
         except BaseException as error:
             self._connection.close()
             if isinstance(error, duckdb.Error):
@@ -101,15 +106,26 @@ class Database:
         return head
 
     def compact_marks(self) -> None:
-        """Compact the marks to one per stream; drop those of streams without rows since the oldest day that is kept.
+        """Compact the marks to one per stream, of rows that a lake lacks to one per MARKS_ROWS.
+
+        Marks of streams without rows since the oldest day that is kept are dropped.
 
         Such a stream would start over at 1, but the rows that it would resend have been dropped here as well.
         """
+        # Rows that are not in the lake yet, in parts of one day: a mark counts for all rows up to the end of its part.
+        days = [day.first_offset for day in self.partitions.days]
+        part = f"({{o}} // {MARKS_ROWS}) * 100000 + len(list_filter({days}::BIGINT[], lambda x: x <= {{o}}))"
+        part = part.format(o=f'"{OFFSET}"')
         with transaction(self._writer):
             self._writer.execute(
-                f'CREATE TABLE folded AS SELECT stream, max(seq)::BIGINT AS seq, max("{OFFSET}")::BIGINT AS "{OFFSET}"'
-                f' FROM "{STREAMS}" GROUP BY stream'
-                f" HAVING max(\"{OFFSET}\") >= {self.partitions.first_offset} OR stream = '{JOURNAL}'"
+                f"""
+                CREATE TABLE folded AS SELECT stream, seq, if(part < 0, last, ends) AS "{OFFSET}" FROM (
+                    SELECT stream, max(seq)::BIGINT AS seq, max("{OFFSET}")::BIGINT AS last,
+                        if("{OFFSET}" <= {self.published}, -1, {part}) AS part,
+                        max(last) OVER (PARTITION BY part) AS ends
+                    FROM "{STREAMS}" GROUP BY stream, part
+                    HAVING last >= {self.partitions.first_offset} OR stream = '{JOURNAL}'
+                )"""
             )
             self._writer.execute(f'DROP TABLE "{STREAMS}"')
             self._writer.execute(f'ALTER TABLE folded RENAME TO "{STREAMS}"')

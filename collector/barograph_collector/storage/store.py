@@ -66,8 +66,7 @@ class Store:
         """
         self.path = path
         self.lake = lake
-        self.published = 2**63 - 1
-        """Retention drops no rows beyond this offset: with a lake, those that it does not have."""
+        self._published = 2**63 - 1 if lake is None else 0
         folder = path.with_name(f"{path.name}{JOURNAL_SUFFIX}")
         self._hold = partial(system.disk.locked, folder)
         self._disk = system.disk
@@ -104,6 +103,15 @@ class Store:
     def head(self) -> int:
         """The offset of the last row."""
         return self.database.head
+
+    @property
+    def published(self) -> int:
+        """With a lake, the last offset that it has: no rows beyond it are dropped, and their marks are kept apart."""
+        return self._published
+
+    @published.setter
+    def published(self, offset: int) -> None:
+        self._published = self.database.published = offset
 
     @property
     def today(self) -> int:
@@ -281,6 +289,11 @@ class Store:
             _log.warning("checkpoint postponed: %s", error)
 
     def _open(self) -> Database:
+        database = self._opened()
+        database.published = self._published
+        return database
+
+    def _opened(self) -> Database:
         try:
             return self._open_database(self.path)
         except StoreHeld:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.cli import CommandError
+from barograph.upkeep import lake_options
 from barograph_collector.daemon.service import Exit
 from barograph_collector.erase.erasure import ErasureError, erase
-from barograph_collector.lake.place import Lake, lake_place
 from barograph_collector.storage.days.extensions import LakeError
 
 
@@ -24,26 +23,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("user", metavar="USER", help="the name of the account, as in the table jobs")
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="the collector's state directory")
-    parser.add_argument(
-        "--lake",
-        type=lake_place,
-        metavar="PLACE",
-        help="the directory of the lake, or s3://BUCKET/PREFIX, if there is one",
-    )
-    parser.add_argument("--lake-endpoint", metavar="URL", default="", help="the object store of the lake")
-    parser.add_argument("--lake-credentials", type=Path, metavar="FILE", help="a file with the keys of that store")
-    parser.add_argument("--catalog", metavar="URL", default="", help="the database of its catalog, where it has one")
+    lake_options.add(parser)
     parser.add_argument("--yes", action="store_true", help="erase")
     options = parser.parse_args(arguments)
     try:
-        lake = options.lake and Lake.find(
-            options.lake,
-            options.state,
-            options.catalog,
-            options.lake_endpoint,
-            options.lake_credentials,
-            os.environ,
-        )
+        lake = lake_options.lake(options)
         found = erase(options.user, options.state, lake, dry=not options.yes)
     except (ErasureError, LakeError) as error:
         raise CommandError(str(error)) from None

@@ -1,4 +1,4 @@
-"""`barograph restore`: a backup becomes the log of a collector."""
+"""`barograph restore`: a backup, or what the lake has of a log, becomes the log of a collector."""
 
 from __future__ import annotations
 
@@ -7,27 +7,40 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.cli import CommandError
+from barograph.upkeep import lake_options
 from barograph.upkeep.backup import summary
 from barograph.views.words import local
 from barograph_collector.backup.archive import BackupError
+from barograph_collector.backup.from_lake import restore_from_lake
 from barograph_collector.backup.restore import restore
 from barograph_collector.daemon.service import Exit
+from barograph_collector.storage.days.extensions import LakeError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Restore a backup; 65 if that cannot be done."""
+    """Restore a log; 65 if that cannot be done."""
     parser = argparse.ArgumentParser(
         prog="barograph restore",
-        description="Make a backup the log of a state directory, before the collector is started. Rows that were "
-        "acknowledged after the backup are lost: agents have deleted them.",
+        description="Make a backup, or what a lake has of a log, the log of a state directory, before the collector is "
+        "started. Rows that were acknowledged after the backup, or after the last commit to the lake, are lost: agents "
+        "have deleted them.",
     )
-    parser.add_argument("backup", type=Path, metavar="DIR", help="a directory made by barograph backup")
+    parser.add_argument("backup", nargs="?", type=Path, metavar="DIR", help="a directory made by barograph backup")
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="the collector's state directory")
     parser.add_argument("--replace", action="store_true", help="put a log that is there aside, within the directory")
+    parser.add_argument("--log", metavar="NAME", help="instead of a backup: the name of a log of the lake")
+    lake_options.add(parser)
     options = parser.parse_args(arguments)
+    if (options.backup is None) == (options.log is None):
+        parser.error("expected DIR, or --log and --lake")
     try:
-        found, aside = restore(options.backup, options.state, replace=options.replace)
-    except BackupError as error:
+        if options.log is None:
+            found, aside = restore(options.backup, options.state, replace=options.replace)
+        elif (lake := lake_options.lake(options)) is not None:
+            found, aside = restore_from_lake(options.log, lake, options.state, replace=options.replace)
+        else:
+            parser.error("argument --log: expected --lake with it")
+    except (BackupError, LakeError) as error:
         raise CommandError(str(error)) from None
     if aside is not None:
         print(f"{aside}: the log that was there")

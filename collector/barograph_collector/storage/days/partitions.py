@@ -88,18 +88,8 @@ class Partitions:
             if partition.rolled_up:
                 continue
             with transaction(self._connection):
-                self._connection.execute(
-                    f"""
-                    INSERT INTO "{CLASS_HOURS}"
-                    SELECT floor(ended_at / {HOUR_SECONDS}) * {HOUR_SECONDS} AS hour,
-                           coalesce(workload, '') AS workload, class_id,
-                           count(DISTINCT job), sum(count), sum(sum_seconds), sum(sum_squares), sum(sum_cubes),
-                           min(min_seconds), max(max_seconds)
-                    FROM "{partition.table("blocks")}"
-                    LEFT JOIN (SELECT job, any_value(workload) AS workload FROM jobs GROUP BY job) USING (job)
-                    GROUP BY ALL
-                    """
-                )
+                query = hours(f'"{partition.table("blocks")}"', "jobs")
+                self._connection.execute(f'INSERT INTO "{CLASS_HOURS}" {query}')
                 self._connection.execute("UPDATE partitions SET rolled_up = true WHERE day = ?", [partition.day])
             partition.rolled_up = True
 
@@ -170,6 +160,16 @@ class Partitions:
             parts = [f'SELECT {columns} FROM "{partition.table(name)}"' for partition in days if not partition.archived]
             query = " UNION ALL ".join(parts) or nothing(name)
             self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {query}')
+
+
+def hours(blocks: str, jobs: str) -> str:
+    """A query for blocks by class, hour and workload. blocks, jobs: what to select from."""
+    return f"""
+SELECT floor(ended_at / {HOUR_SECONDS}) * {HOUR_SECONDS} AS hour, coalesce(workload, '') AS workload, class_id,
+    count(DISTINCT job), sum(count), sum(sum_seconds), sum(sum_squares), sum(sum_cubes), min(min_seconds),
+    max(max_seconds)
+FROM {blocks} LEFT JOIN (SELECT job, any_value(workload) AS workload FROM {jobs} GROUP BY job) USING (job)
+GROUP BY ALL"""
 
 
 def load(connection: duckdb.DuckDBPyConnection) -> tuple[Partition, ...]:
