@@ -77,6 +77,6 @@ def alarms_without_pipeline(tables: Tables, learned: Tables) -> set[str]:
     for _, table, row in sorted(offsets):
         scorer.observe(table, {name: values[row : row + 1] for name, values in pages[table].columns.items()}, now)
         for output in scorer.step(now):
-            if output.columns["alarmed_at"] == output.columns["alarmed_at"]:
+            if output.table == "scores" and output.columns["alarmed_at"] == output.columns["alarmed_at"]:
                 alarmed.add(output.columns["job"])
     return alarmed
