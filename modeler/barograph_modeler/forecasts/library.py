@@ -127,7 +127,10 @@ def publish(
     problem, size = space.of_run(newest)
     curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
     amdahl = fit_amdahl(problems[problem].of_size(size))
-    weights: dict[str, Mapping[str, float]] = {"one size": predictor.calibration.weights}
+    weights: dict[str, Mapping[str, float]] = {
+        "one size": predictor.calibration.weights,
+        "level": predictor.calibration.saturated,
+    }
     if predictor.has_sizes:
         weights.update(predictor.weights.by_case.items())
     return Published(

@@ -27,6 +27,9 @@ OVERHEAD: Final = "Amdahl's law with overhead"
 LINE: Final = "line in logarithms"
 PRIOR: Final = {CURVES: 8.0, OVERHEAD: 1.0, LINE: 1.0}
 """Prior weights of the models, in held-out problems."""
+SATURATION: Final = "saturating curve"
+SATURATED: Final = {**PRIOR, SATURATION: 30.0}
+"""Prior weights where a time does not fall with more ranks, and follows a saturating curve."""
 LEVEL: Final = "level"
 UNSHOWN_GROWTH: Final = {CURVES: 1.0, LEVEL: 9.0}
 """Weights where a time grew between two scales of which one was run once."""
@@ -55,7 +58,7 @@ class Scales(StrEnum):
         return cls.FEW if scales <= 2 else cls.MORE
 
 
-WIDENED: Final = {Scales.FEW: Widening(1.8, 2.7), Scales.MORE: Widening(1.8, 1.4)}
+WIDENED: Final[Mapping[Scales, Widening]] = {Scales.FEW: Widening(1.8, 2.7), Scales.MORE: Widening(1.8, 1.4)}
 """The factors without evidence: split-conformal, from public runs of other applications (docs/engineer/scaling.md)."""
 MIN_WIDENED: Final = Widening(1.0, 1.3)
 """Smallest factors: the largest scale of a history is nearer than many scales that are asked for."""
@@ -71,9 +74,11 @@ class HeldOutScale(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """weights: of the models of one size, with sum 1. widenings: of intervals. problems: number held out."""
+    """weights: of the models of one size, with sum 1; saturated: where a saturating curve is among them. widenings: of
+    intervals. problems: number held out."""
 
     weights: Mapping[str, float]
+    saturated: Mapping[str, float]
     widenings: Mapping[Scales, Widening]
     problems: int
 
@@ -85,12 +90,25 @@ class Calibration(NamedTuple):
             {name: model.log_density(float(np.median(one.log_seconds))) for name, model in one.models.items()}
             for one in every
         ]
-        weights = stack(densities, PRIOR)
+        found = cls(stack(densities, PRIOR), stack(densities, SATURATED), WIDENED, len(every))
         widenings = {
-            case: _widening([_distances(one, weights) for one in every if Scales.of(one.scales) is case], WIDENED[case])
+            case: _widening([found.distances(one) for one in every if Scales.of(one.scales) is case], WIDENED[case])
             for case in Scales
         }
-        return cls(weights, widenings, len(every))
+        return found._replace(widenings=widenings)
+
+    def weights_of(self, models: Mapping[str, Mixture]) -> Mapping[str, float]:
+        """The weights of the models of one size that answer a question."""
+        if LEVEL in models:
+            return UNSHOWN_GROWTH
+        return self.saturated if SATURATION in models else self.weights
+
+    def distances(self, one: HeldOutScale) -> Floats:
+        """Distances of runs from the median, in half widths of the interval on their side; below 0 for faster runs."""
+        _, mixture = join(one.models, self.weights_of(one.models))
+        lower, middle, upper = (mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
+        y = one.log_seconds[-MAX_SCORED_RUNS:]
+        return np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower))
 
 
 def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[dict[str, float], Mixture]:
@@ -98,19 +116,6 @@ def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[d
     total = sum(weights[name] for name in models)
     shares = {name: weights[name] / total for name in models}
     return shares, Mixture.joined([(shares[name], one) for name, one in models.items()])
-
-
-def weights_of(models: Mapping[str, Mixture], calibrated: Mapping[str, float]) -> Mapping[str, float]:
-    """The weights of the models of one size that answer a question."""
-    return UNSHOWN_GROWTH if LEVEL in models else calibrated
-
-
-def _distances(one: HeldOutScale, weights: Mapping[str, float]) -> Floats:
-    """Distances of runs from the median, in half widths of the interval on their side; below 0 for faster runs."""
-    _, mixture = join(one.models, weights_of(one.models, weights))
-    lower, middle, upper = (mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
-    y = one.log_seconds[-MAX_SCORED_RUNS:]
-    return np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower))
 
 
 def _widening(problems: list[Floats], prior: Widening) -> Widening:

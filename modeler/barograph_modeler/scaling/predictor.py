@@ -5,6 +5,7 @@ Models, each a distribution of log seconds:
   sizes and problems of the application (`pool.py`);
 - Amdahl's law with overhead (`amdahl/overhead.py`) and a power law (`line.py`), where a problem has one size; a level
   (`amdahl/flat.py`) instead of both where growth was not shown;
+- a saturating curve (`amdahl/saturation.py`) where a time does not fall with more ranks;
 - curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
 - the log-bilinear law of the paper (`sizes/law.py`), there too.
 
@@ -27,17 +28,18 @@ from barograph_modeler.maxima.runtime import MINIMUM_RUNS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
+from barograph_modeler.scaling.amdahl.saturation import SaturatingCurve, saturating
 from barograph_modeler.scaling.answer import AS_THEY_WERE, Prediction, Refusal, central_limits, from_runs
 from barograph_modeler.scaling.calibration import (
     CURVES,
     LEVEL,
     LINE,
     OVERHEAD,
+    SATURATION,
     Calibration,
     HeldOutScale,
     Scales,
     join,
-    weights_of,
 )
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
@@ -120,6 +122,11 @@ class _Problem:
     @cached_property
     def line(self) -> LogLine:
         return LogLine(Configurations.of(self.undisturbed(self.sizes[0])))
+
+    @cached_property
+    def saturating(self) -> SaturatingCurve | None:
+        """Where the time does not fall with more ranks."""
+        return saturating(Configurations.of(self.undisturbed(self.sizes[0])))
 
     @cached_property
     def sized(self) -> SizedCurves:
@@ -264,6 +271,8 @@ class Predictor:
                 found[LEVEL] = known.level.at(ranks)
             else:
                 found |= {OVERHEAD: known.laws.at(ranks), LINE: known.line.at(ranks)}
+                if known.saturating is not None:
+                    found[SATURATION] = known.saturating.at(ranks)
         return found
 
     def predict_known(self, problem: str, ranks: float, size: Size | None = None) -> Prediction | None:
@@ -378,7 +387,7 @@ class Predictor:
         return None
 
     def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction:
-        weights = weights_of(models, self.calibration.weights)
+        weights = self.calibration.weights_of(models)
         if SIZED in models:
             weights = self.weights.of_models(models, is_series=known.configurations.is_series)
         weights, mixture = join(models, weights)

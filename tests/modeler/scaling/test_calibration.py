@@ -7,6 +7,7 @@ import pytest
 
 from barograph_modeler.scaling.amdahl.flat import FlatTime
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
+from barograph_modeler.scaling.amdahl.saturation import saturating
 from barograph_modeler.scaling.calibration import (
     CURVES,
     LINE,
@@ -14,6 +15,7 @@ from barograph_modeler.scaling.calibration import (
     MIN_WIDENED,
     OVERHEAD,
     PRIOR,
+    SATURATION,
     WIDENED,
     Calibration,
     HeldOutScale,
@@ -155,3 +157,46 @@ def test_the_level_of_two_scales_has_least_relative_errors():
     known = Configurations.of(Runs.of([1, 2], [2.0, 4.0]))
     errors = {c: (1 - c / 2) ** 2 + (1 - c / 4) ** 2 for c in np.linspace(2, 4, 201)}
     assert np.exp(FlatTime(known).at(4).quantile(0.5)) == pytest.approx(min(errors, key=lambda c: errors[c]), rel=0.01)
+
+
+def series(level: float = 141.0) -> dict[str, Runs]:
+    """A weak series that grows within a node and is level from there on."""
+    ranks = [1, 2, 3, 4, 8, 16]
+    return {"weak": Runs.of(ranks, [122.2, 137.4, 139.5, 140.6, level, level])}
+
+
+def test_a_series_that_grew_and_became_level_stays_level():
+    answer = fit(series()).predict("weak", 128)
+    assert isinstance(answer, Prediction)
+    assert answer.expected_seconds == pytest.approx(141, rel=0.01)
+    assert answer.model["saturating curve"] > 0.6
+    # It changed by 15 %, and may change again.
+    assert answer.lower_seconds < 125
+    assert answer.upper_seconds > 160
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [[140, 100, 80, 70], [100, 110, 122, 135], [100, 180, 90, 150], [100, 110]],
+    ids=["falls", "power law", "scatters", "two scales"],
+)
+def test_times_that_fall_or_go_on_growing_or_scatter_have_no_saturating_curve(seconds):
+    ranks = [2**number for number in range(len(seconds))]
+    assert saturating(Configurations.of(Runs.of(ranks, seconds))) is None
+
+
+def test_a_saturating_curve_interpolates_and_is_level_far_beyond():
+    ranks = np.array([1, 2, 4, 8, 16])
+    curve = saturating(Configurations.of(Runs.of(ranks, 100 * np.exp(-0.3 / ranks))))
+    assert curve is not None
+    at = [float(np.exp(curve.at(x).quantile(0.5))) for x in (3, 64, 1024)]
+    assert at == pytest.approx([100 * np.exp(-0.1), 100, 100], rel=0.02)
+
+
+def test_weights_of_saturating_curves_come_from_problems_that_have_one():
+    with_curve = held_out(0.0)._replace(
+        models={**held_out(0.0).models, SATURATION: Mixture.single(3.0, 0.1, 1e6)}, scales=3
+    )
+    found = Calibration.of([with_curve] * 60)
+    assert found.weights == Calibration.of([held_out(0.0)] * 60).weights
+    assert found.saturated[SATURATION] < 0.4 < Calibration.of([]).saturated[SATURATION]

@@ -1,1 +1,1 @@
-"""Amdahl's law: as a description of runs, and with overhead as a model that predicts."""
+"""Amdahl's law: as a description of runs, as a model with overhead, and what replaces it where times do not fall."""
