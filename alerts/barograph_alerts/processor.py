@@ -275,10 +275,12 @@ class Scorer:
     def _compare_nodes(self, now: float) -> list[Output]:
         """Take the nodes of ended jobs as evidence; returns the rows of `suspects` to write."""
         compared = self._node_phases.take(now)
-        for job, excess in compared:
-            self._imbalances.add_excess(job, max(excess.values()))
-            if self._is_new_evidence(job):
-                self.nodes.compare(excess)
+        for one in compared:
+            beyond = self._imbalances.add(one)
+            if is_new := self._is_new_evidence(one.job):
+                self.nodes.compare(one.excess)
+            if beyond is not None and one.places is not None:
+                self.nodes.compare_places(one.places.hosts, beyond, one.excess if is_new else {})
         return list(self._suspects.rows(self.suspects(), now)) if compared else []
 
     def _is_new_evidence(self, job: str) -> bool:
@@ -367,10 +369,11 @@ class Scorer:
         self._node_phases.read_nodes(columns)
         if "number" not in columns:
             return
-        texts, numbers = (columns[name] for name in ("job", "host")), (columns[n] for n in ("number", "ranks", "world"))
-        for name, host, number, ranks, size in zip(*texts, *numbers, strict=True):
+        texts = (columns[name] for name in ("job", "host"))
+        numbers = (columns[name] for name in ("number", "lowest", "ranks", "world"))
+        for name, host, number, lowest, ranks, size in zip(*texts, *numbers, strict=True):
             if (job := self._job(name)) is not None:
-                job.work += job.node_work.add_ranks(int(number), str(host), int(ranks), int(size))
+                job.work += job.node_work.add_ranks(int(number), str(host), int(lowest), int(ranks), int(size))
 
     def _read_workers(self, columns: Mapping[str, Column]) -> None:
         texts = (columns[name] for name in ("job", "host"))
@@ -414,7 +417,7 @@ class Scorer:
         longest = self._references.longest_seconds(job.workload)
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
-        nodes = JobNodes(job.nodes, job.host, self._imbalances.of(job.workload))
+        nodes = JobNodes(job.nodes, self._imbalances.places_of(job.workload))
         return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel, nodes)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
@@ -456,6 +459,5 @@ class Scorer:
         # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause in BLAMING and len(verdict.hosts) > 1 and self._is_new_evidence(verdict.job):
             self.nodes.add(verdict.hosts, verdict.members)
-        if verdict.state == "healthy":
-            self._imbalances.add_healthy(verdict.job, verdict.workload)
+        self._imbalances.add_verdict(verdict.job, verdict.workload, is_healthy=verdict.state == "healthy")
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

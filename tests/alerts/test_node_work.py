@@ -82,11 +82,11 @@ def test_one_rank_of_many_that_works_longer_makes_its_node_the_straggler():
 def test_a_program_on_some_nodes_of_a_job_is_compared_at_once():
     """Of four nodes two run the second program."""
     nodes = joined(4)
-    assert nodes.add_ranks(0, "n1", 2, 8) == []
-    assert nodes.add_ranks(1, "n2", 2, 4) == []
+    assert nodes.add_ranks(0, "n1", 0, 2, 8) == []
+    assert nodes.add_ranks(1, "n2", 0, 2, 4) == []
     second = [row(i, host, 4, 1) | {"world": 1} for i in range(3) for host in ("n2", "n3")]
     assert [nodes.add(one) for one in second[:4]] == [None] * 4
-    assert [len(span.members) for span in nodes.add_ranks(1, "n3", 2, 4)] == [2, 2]
+    assert [len(span.members) for span in nodes.add_ranks(1, "n3", 2, 2, 4)] == [2, 2]
     assert [nodes.add(one) is not None for one in second[4:]] == [False, True]
     # Of the first one, all nodes are waited for as long as not all ranks are known.
     assert [nodes.add(row(0, f"n{k}", 4, 1)) is not None for k in (1, 2, 3, 4)] == [False, False, False, True]
@@ -95,6 +95,6 @@ def test_a_program_on_some_nodes_of_a_job_is_compared_at_once():
 def test_a_program_on_more_nodes_than_the_first_waits_for_all_of_them():
     nodes = joined(2)
     for host in ("n1", "n2", "n3"):
-        nodes.add_ranks(1, host, 1, 3)
+        nodes.add_ranks(1, host, -1, 1, 3)
     found = [nodes.add(row(0, host, 4, 1) | {"world": 1}) for host in ("n1", "n2", "n3")]
     assert [span is not None for span in found] == [False, False, True]

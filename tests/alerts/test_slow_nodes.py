@@ -41,6 +41,11 @@ class Machine:
         })  # fmt: skip
         rows: list[tuple[float, Columns]] = []
         total = np.zeros(NODES)
+        nodes = {
+            "job": [name] * NODES, "host": HOSTS, "first": (np.arange(NODES) == 0).astype(int), "number": [0] * NODES,
+            "lowest": list(range(NODES)), "ranks": [1] * NODES, "world": [NODES] * NODES,
+        }  # fmt: skip
+        self._observe("nodes", nodes)
         for i in range(SPANS):
             factors = np.array([work(i, k) for k in range(NODES)])
             own = SECONDS * factors * self._rng.lognormal(0, 0.02, (SYNCS, NODES))
@@ -59,9 +64,9 @@ class Machine:
         self._observe("phases", {
             "job": [name] * NODES, "host": HOSTS, "class_id": np.full(NODES, CLASS, np.uint64),
             "world": np.zeros(NODES, np.int64), "ranks": np.ones(NODES, np.int64), "count": np.full(NODES, count),
-            "own_seconds": total,
+            "own_seconds": total, "busiest_seconds": total,
         })  # fmt: skip
-        self._observe("nodes", {"job": [name] * NODES, "host": HOSTS, "first": (np.arange(NODES) == 0).astype(int)})
+        self._observe("nodes", nodes)
         self._observe("runs", {"job": [name], "runtime_seconds": [self._now - began], "exit_status": [0],
                                "intervals": [count]})  # fmt: skip
         for _ in range(3):
@@ -122,7 +127,26 @@ def test_a_node_that_was_slow_from_the_begin_is_named_where_healthy_runs_are_kno
     assert found[0][0] < 13
     assert all(members == ["n2"] for _, members, _ in found)
     assert "x its history since " in found[0][2]
-    assert "ms longer per sync point than the others" in found[0][2]
+    assert "ms longer per sync point than nodes at its place in earlier runs" in found[0][2]
+
+
+def test_a_slow_node_at_a_place_with_less_work_than_others_is_named_once_it_delays_the_job():
+    """Others have as much work as it has now, from the program."""
+    machine = Machine()
+    for _ in range(3):
+        assert machine.run(lambda i, k: 0.8 if k == 2 else 1.0)[-1][1]["state"] == "healthy"
+    found = named(machine.run(lambda i, k: 1.2 if k == 2 else 1.0))
+    assert found[0][0] < 13
+    assert all(members == ["n2"] for _, members, _ in found)
+
+
+def test_a_job_that_is_slow_on_all_nodes_is_not_the_fault_of_the_place_with_most_work():
+    machine = Machine()
+    for _ in range(3):
+        machine.run(lambda i, k: 1.3 if k == 2 else 1.0)
+    rows = machine.run(lambda i, k: 1.3 * (1.3 if k == 2 else 1.0))
+    assert rows[-1][1]["state"] == "slow"
+    assert {tuple(members) for _, members, _ in named(rows)} <= {("all",)}, named(rows)
 
 
 def test_nodes_without_any_work_are_left_out():

@@ -1,7 +1,8 @@
 """A machine of many nodes before the scorer, in simulated time: who is named, and the processor time of an hour.
 
 `make bench PYTEST="-k thousand_nodes"`. $BAROGRAPH_NODES_HOURS hours (1), 1,000 nodes, 200 jobs an hour, 2 % of the
-nodes 1.2 times as slow, from before the first hour and from a time within it.
+nodes 1.2 times as slow, from before the first hour and from a time within it. Jobs of programs that never ran before,
+and of 40 that have run three times each, and with no slow node.
 
 `make bench PYTEST="-k one_job_of_thousands"`: rows, time and memory of a single job at its end, and while it runs.
 
@@ -35,11 +36,12 @@ SPANS, SYNCS, CLASSES = 20, 32, 16
 
 
 def test_a_thousand_nodes() -> None:
-    for onset in (0.0, 0.7):
-        plan = NodesPlan(nodes=1000, jobs=round(200 * HOURS), hours=HOURS, onset_hours=onset)
+    for programs, slow, onset in ((0, 0.02, 0.0), (0, 0.02, 0.7), (40, 0.02, 0.0), (40, 0.02, 0.7), (40, 0.0, 0.0)):
+        plan = NodesPlan(1000, round(200 * HOURS), HOURS, slow, onset_hours=onset, programs=programs)
         result = NodesStudy(plan).run()
         print(
-            f"\nslow within {onset:g} h: {result.found} of {result.used} slow nodes named, {result.wrong} others;"
+            f"\n{f'{programs} programs with a history' if programs else 'no history'}, slow within {onset:g} h:"
+            f" {result.found} of {result.used} slow nodes named, {result.wrong} others;"
             f" {result.rows:,} rows of nodes, {result.seconds / HOURS:.1f} s of a core per hour"
         )
         assert result.wrong <= max(1, 0.05 * (result.found + result.wrong))
@@ -83,17 +85,19 @@ def test_series_of_nodes() -> None:
 
 def test_series_of_nodes_that_are_slow_from_the_begin() -> None:
     healthy = DetectorTally()
-    for nodes in (4, 16):
-        for runs in (1, 3, 8):
-            rng = np.random.default_rng((SEED, nodes, runs))
-            wrong = [always_alarms(rng, nodes, runs) for _ in range(JOBS // 2)]
-            right = [always_alarms(rng, nodes, runs, FACTOR) for _ in range(JOBS // 5)]
-            for one in wrong:
-                healthy.add(None, [0] if one else [])
-            print(
-                f"\n{nodes} nodes, {runs} runs before: {sum(wrong)} of {len(wrong)} healthy jobs alarm,"
-                f" {sum(right)} of {len(right)} with a node slow from the begin"
-            )
+    for nodes, runs in ((nodes, runs) for nodes in (2, 4, 16, 64) for runs in (1, 2, 3, 8)):
+        rng = np.random.default_rng((SEED, nodes, runs))
+        wrong = [always_alarms(rng, nodes, runs)[0] for _ in range(JOBS // 2)]
+        found = [always_alarms(rng, nodes, runs, FACTOR) for _ in range(JOBS // 5)]
+        for at in wrong:
+            healthy.add(None, [at] if at >= 0 else [])
+        named = [at + 1 for at, names in found if names == ("n1",)]
+        others = sum(bool(set(names) - {"n1"}) for _, names in found)
+        soon = sum(spans * SECONDS <= 8 for spans in named)
+        print(
+            f"\n{nodes} nodes, {runs} runs before: {sum(at >= 0 for at in wrong)} of {len(wrong)} healthy jobs alarm;"
+            f" x {FACTOR:g} from the begin: {len(named)} of {len(found)} named, {soon} within 8 s; others: {others}"
+        )
     low, high = healthy.interval
     print(f"healthy: {healthy.false} of {healthy.healthy}, {low:.3%} to {high:.3%}; alpha {ALPHA / 32:.4%}")
     assert low <= ALPHA / 32

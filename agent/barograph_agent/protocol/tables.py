@@ -196,11 +196,12 @@ TABLES: Final[dict[str, Table]] = {
         # collective. `bytes` of the collective, 0 where unknown. `rank_deviation_seconds`: standard deviation of the
         # ranks' means of own work, NaN for one rank. `deviations`, ascending: own work in one interval minus the rank's
         # mean, as shares of the mean of all; `shares` of the values that each stands for (both JSON).
+        # `busiest_seconds`: own work of the node's rank with most in all classes.
         _table("phases", job=_N, host=_N, world=_COUNT, ranks=_SOME_RANKS, class_id=_U, count=_POSITIVE,
                own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS, slowest_seconds=_DIFFERENCE,
                exchange_seconds=_SECONDS, least_wait_seconds=_SECONDS, rank_deviation_seconds=_UNKNOWN_SECONDS,
                bytes=_COUNT, messages=_COUNT, message_bytes=_COUNT, deviations=Json.NUMBERS, shares=Json.NUMBERS,
-               at=_TIME),
+               at=_TIME, busiest_seconds=(_UNKNOWN_SECONDS, math.nan)),
         # While no interval ends although ranks live: a row after 5 s and then at growing distances, from the node of
         # rank 0. `since`: end of the last interval, or of MPI_Init before the first; `at`: up to when the sidecar saw
         # no further one. Both by the clock of `blocks.ended_at`, so that they compare with it whatever the clocks of

@@ -62,7 +62,9 @@ class PhaseSums:
         found, self._classes = self._classes, {}
         total = sum(one.seconds for one in found.values())
         most = sorted(found, key=lambda class_id: (-found[class_id].seconds, class_id))[:MAX_ROWS]
-        rows = [(class_id, found[class_id].row()) for class_id in most if found[class_id].seconds > MIN_SHARE * total]
+        busiest = int(sum((one.own for one in found.values()), np.zeros(self._ranks)).argmax())
+        chosen = [class_id for class_id in most if found[class_id].seconds > MIN_SHARE * total]
+        rows = [(class_id, found[class_id].row(busiest)) for class_id in chosen]
         if not rows:
             return None
         columns: dict[str, Any] = {name: [row[name] for _, row in rows] for name in rows[0][1]}
@@ -79,6 +81,11 @@ class _Class:
         self._sent: Floats = np.zeros(3)
         self._bin_counts: Floats = np.zeros(BINS)
         self._bin_sums: Floats = np.zeros(BINS)
+
+    @property
+    def own(self) -> Floats:
+        """Own work of each rank."""
+        return self._own
 
     @property
     def seconds(self) -> float:
@@ -111,8 +118,8 @@ class _Class:
         self._bin_counts += step * np.bincount(bins, minlength=BINS)
         self._bin_sums += step * np.bincount(bins, deviations, BINS)
 
-    def row(self) -> dict[str, Any]:
-        """The columns of a row but its keys."""
+    def row(self, busiest: int) -> dict[str, Any]:
+        """The columns of a row but its keys. busiest: the place of the rank with most own work in all classes."""
         ranks = self._own.size
         means = self._own / self._count * 1e-9
         slowest, exchange, least_wait, p2p, wait = (self._sums * 1e-9).tolist()
@@ -135,6 +142,7 @@ class _Class:
             "message_bytes": int(message_bytes),
             "deviations": _numbers(deviations[order]),
             "shares": _numbers((counts / counts.sum())[order]) if counts.size else "[]",
+            "busiest_seconds": max(float(self._own[busiest]) * 1e-9, 0.0),
         }
 
 

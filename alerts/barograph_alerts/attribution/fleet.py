@@ -9,7 +9,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr
 
+from barograph_alerts.places import PlaceLevels
 from barograph_modeler.state import lru
 
 FALSE_DISCOVERIES: Final = 0.1
@@ -35,6 +37,14 @@ MIN_NODES: Final = 6
 """Nodes of a job below which its excesses tell little of their spread."""
 MIN_SPREAD: Final = 0.01
 """The spread of the nodes of a job is at least this: smaller differences are those of the nodes themselves."""
+KAPPA: Final = 0.1
+"""Exponent of the bet on a node's excess over what its place has, for which half is staked."""
+MIN_P: Final = 1e-7
+"""Lower bound of its p-values."""
+OF_PLACES: Final = 0.1
+"""Weight of these bets, the others share the rest: few jobs give them much."""
+MIN_EXCESS: Final = 0.02
+"""Own work over that of other nodes, as a share, below which a node is not suspected: nobody would repair it."""
 FALSE_NODES: Final = 0.05
 """Expected share of ordinary nodes among the significant ones, at most."""
 
@@ -68,7 +78,8 @@ def facility_share(slow: int, judged: int) -> float:
 class NodeRecord(NamedTuple):
     """A node's jobs on several nodes: in how many it was the slowest or the straggler, and of how many.
 
-    bets: the log e-value of each of BETS. excess: sum over `compared` jobs of the logarithm of its own work over the
+    bets: the log e-value of each of BETS. places: that of jobs of which it is known what its place usually has.
+    excess: sum over `compared` jobs of the logarithm of its own work over the
     median of the job's nodes.
     """
 
@@ -77,6 +88,7 @@ class NodeRecord(NamedTuple):
     bets: tuple[float, ...] = (0.0,) * len(BETS)
     excess: float = 0.0
     compared: int = 0
+    places: float = 0.0
 
 
 class _Comparison(NamedTuple):
@@ -102,11 +114,15 @@ class NodeRanking:
 
     How much slower it is counts as well: with p the share of ordinary nodes in jobs of such a size that had as large an
     excess, over the spread of their job, a bet on p <= q gives HIT / q, else (1 - HIT) / (1 - q), of mean 1 at most
-    while ordinary nodes are exchangeable. Half of the weight is that of the mean over TAILS of their products.
+    while ordinary nodes are exchangeable. The mean over TAILS of their products is another e-process.
 
     Nodes with an e-value of UNUSUAL or more are ordinary no longer: the others are compared once more without them,
     until there are no further ones. It is more than one job can give, so not the largest excesses are left out, but
     those that are the same nodes' again.
+
+    Where runs of a job's workload before it have shown what each place has, a node is compared with that: p is the
+    probability that Student's t is as far above it, and MIN_EXCESS more, and gives (1 + KAPPA p**(KAPPA - 1)) / 2, of
+    mean 1. It is what one job can say by itself. The product of these has the weight OF_PLACES.
 
     e-BH over all nodes decides which are significant: the expected share of ordinary ones among these is at most
     FALSE_NODES. score: log E over the logarithm of what e-BH asks for, so above 1 is significant.
@@ -152,24 +168,46 @@ class NodeRanking:
         while self._size > MAX_COMPARED and len(self._compared) > 1:
             self._size -= len(self._compared.popleft().hosts)
 
+    def compare_places(self, hosts: Sequence[str], beyond: PlaceLevels, excess: Mapping[str, float]) -> None:
+        """Add a job of a workload whose runs before have shown what each place has.
+
+        beyond: by node, excess over that. excess: as was given to `compare`, empty where that was not called.
+        """
+        z = (beyond.excess - math.log1p(MIN_EXCESS)) / beyond.scale
+        p = np.maximum(stdtr(beyond.freedom, -z), MIN_P)
+        log_e = np.logaddexp(0.0, math.log(KAPPA) + (KAPPA - 1) * np.log(p)) - math.log(2)
+        for name, one, more in zip(hosts, log_e.tolist(), beyond.excess.tolist(), strict=True):
+            record = self._records.get(name, NodeRecord())
+            record = record._replace(places=record.places + one)
+            if name in excess:
+                # A place with less work than others hides what is the node's.
+                record = record._replace(excess=record.excess + max(more - excess[name], 0.0))
+            elif excess:
+                jobs, compared = record.jobs + 1, record.compared + 1
+                record = record._replace(excess=record.excess + more, jobs=jobs, compared=compared)
+            lru.store(self._records, name, record, NODES)
+        self._ranked = None
+
     def ranking(self, count: int) -> list[tuple[str, NodeRecord, float]]:
         """The nodes with the largest e-values, at most `count`: name, record and score."""
         if self._ranked is None:
             self._ranked = self._rank()
         found = [(name, self._records[name], score) for name, score in self._ranked[:count]]
-        return [one for one in found if one[1].blamed]
+        return [one for one in found if one[1].blamed or one[1].places > 0]
 
     def _rank(self) -> list[tuple[str, float]]:
         names = list(self._records)
         if not names:
             return []
         ranks = np.logaddexp.reduce([one.bets for one in self._records.values()], axis=1) - math.log(len(BETS))
+        places = np.array([one.places for one in self._records.values()])
         pools = self._pools({name: place for place, name in enumerate(names)})
         # The last place is that of nodes which are not known any more.
         unusual = np.zeros(len(names) + 1, bool)
         while True:
             tails = np.logaddexp.reduce(_tails(pools, unusual), axis=1)[:-1] - math.log(len(TAILS))
-            log_e = np.logaddexp(ranks, tails) - math.log(2)
+            log_e = np.logaddexp(ranks, tails) + math.log((1 - OF_PLACES) / 2)
+            log_e = np.logaddexp(log_e, places + math.log(OF_PLACES))
             found = log_e >= math.log(UNUSUAL)
             if not (found & ~unusual[:-1]).any():
                 break

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from barograph_agent.protocol.wire import Column
+from barograph_alerts.places import NodeRanks, PlaceWork, over_median_of_others
 from barograph_modeler.state import lru
 
 MAX_JOBS: Final = 1_000
@@ -27,10 +30,14 @@ MIN_SHARE: Final = 0.8
 
 
 class NodeComparison(NamedTuple):
-    """The nodes of a job. excess: of own work over the median of the nodes, as logarithms, by node."""
+    """The nodes of a job. excess: of own work over the median of the nodes, as logarithms, by node.
+
+    places: the work of all nodes by place, None where ranks or work of one are not known.
+    """
 
     job: str
     excess: Mapping[str, float]
+    places: PlaceWork | None = None
 
 
 class NodePhases:
@@ -47,15 +54,27 @@ class NodePhases:
     def read_phases(self, columns: Mapping[str, Column]) -> None:
         """Add rows of `phases`."""
         names = ("job", "host", "class_id", "world", "ranks", "count", "own_seconds")
-        for name, host, class_id, world, ranks, count, own in zip(*(columns[one] for one in names), strict=True):
+        most = columns.get("busiest_seconds", [math.nan] * len(columns["job"]))
+        for name, host, class_id, world, ranks, count, own, busiest in zip(
+            *(columns[one] for one in names), most, strict=True
+        ):
             job = lru.get(self._jobs, str(name), _Job, MAX_JOBS)
-            job.add((int(world), int(class_id)), str(host), int(count), float(own) / (int(count) * int(ranks)))
+            mean = float(own) / (int(count) * int(ranks))
+            own_most = mean if int(ranks) == 1 else float(busiest) / int(count)
+            job.add((int(world), int(class_id)), str(host), _Own(int(count), mean, own_most))
 
     def read_nodes(self, columns: Mapping[str, Column]) -> None:
         """Take from rows of `nodes` which node had rank 0."""
-        for name, host, first in zip(*(columns[one] for one in ("job", "host", "first")), strict=True):
-            if first and (job := self._jobs.get(str(name))) is not None:
+        unknown = [-1] * len(columns["job"])
+        texts, numbers = ("job", "host"), ("first", "number", "lowest", "ranks", "world")
+        for name, host, first, number, lowest, ranks, size in zip(
+            *(columns[one] for one in texts), *(columns.get(one, unknown) for one in numbers), strict=True
+        ):
+            if (job := self._jobs.get(str(name))) is None:
+                continue
+            if first:
                 job.first = str(host)
+            job.ranks.setdefault(int(number), NodeRanks()).add(str(host), int(lowest), int(ranks), int(size))
 
     def take(self, now: float) -> list[NodeComparison]:
         """Compare the nodes of jobs that are complete. now: seconds of a clock that does not jump far."""
@@ -64,22 +83,32 @@ class NodePhases:
             if job.is_settled(now):
                 del self._jobs[name]
                 if excess := job.excess():
-                    found.append(NodeComparison(name, excess))
+                    found.append(NodeComparison(name, excess, job.places()))
         return found
+
+
+class _Own(NamedTuple):
+    """Own work per interval, seconds: the mean of a node's ranks, and its rank with most, NaN if unknown."""
+
+    intervals: int
+    mean: float
+    most: float
 
 
 class _Job:
     def __init__(self) -> None:
         self.first = ""
         """The node of rank 0, which often does work that no other rank has."""
-        self._own: dict[tuple[int, int], dict[str, tuple[int, float]]] = {}
+        self.ranks: dict[int, NodeRanks] = {}
+        """By world."""
+        self._own: dict[tuple[int, int], dict[str, _Own]] = {}
         self._rows = 0
         self._seen, self._at = -1, math.inf
 
-    def add(self, key: tuple[int, int], host: str, count: int, own: float) -> None:
-        """Add a class of intervals on one node. own: seconds per rank and interval."""
+    def add(self, key: tuple[int, int], host: str, own: _Own) -> None:
+        """Add a class of intervals on one node."""
         if self._rows < MAX_ROWS:
-            self._own.setdefault(key, {})[host] = count, own
+            self._own.setdefault(key, {})[host] = own
             self._rows += 1
 
     def is_settled(self, now: float) -> bool:
@@ -96,16 +125,34 @@ class _Job:
         total = shared = 0.0
         sums = dict.fromkeys(hosts, 0.0)
         for nodes in self._own.values():
-            usual = median(own for _, own in nodes.values())
-            seconds = usual * median(count for count, _ in nodes.values())
+            usual = median(own.mean for own in nodes.values())
+            seconds = usual * median(own.intervals for own in nodes.values())
             if not usual > 0:
                 continue
             total += seconds
-            if all(host in nodes and nodes[host][1] > 0 for host in hosts):
+            if all(host in nodes and nodes[host].mean > 0 for host in hosts):
                 shared += seconds
-                among = median(nodes[host][1] for host in hosts)
+                among = median(nodes[host].mean for host in hosts)
                 for host in hosts:
-                    sums[host] += seconds * math.log(nodes[host][1] / among)
+                    sums[host] += seconds * math.log(nodes[host].mean / among)
         if shared < max(MIN_SECONDS, MIN_SHARE * total):
             return {}
         return {host: one / shared for host, one in sums.items()}
+
+    def places(self) -> PlaceWork | None:
+        """The work by place in the first world of which enough is known of all of its nodes."""
+        for number, ranks in sorted(self.ranks.items()):
+            hosts = ranks.places()
+            classes, total = {}, 0.0
+            for (world, class_id), nodes in self._own.items():
+                if world != number:
+                    continue
+                own = np.array([nodes[host].most if host in nodes else math.nan for host in hosts])
+                seconds = median(one.mean for one in nodes.values()) * median(one.intervals for one in nodes.values())
+                total += max(seconds, 0.0)
+                if len(hosts) > 1 and (own > 0).all():
+                    classes[class_id] = seconds, over_median_of_others(np.log(own))
+            known = math.fsum(seconds for seconds, _ in classes.values())
+            if classes and known >= max(MIN_SECONDS, MIN_SHARE * total):
+                return PlaceWork(hosts, classes)
+        return None

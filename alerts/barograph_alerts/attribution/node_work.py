@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
 from barograph_agent.protocol.tables import ITERATIONS
 from barograph_alerts.attribution.alignment import Alignment, Outcome, Part
 from barograph_alerts.attribution.work import Work, WorkSpan
+from barograph_alerts.places import NodeRanks
 from barograph_modeler.state import lru
 
 MAX_PARTS: Final = 16_384
@@ -23,14 +23,6 @@ BUSIEST: Final = "the busiest rank"
 OTHERS: Final = "the other ranks"
 
 Row = Mapping[str, Any]
-
-
-@dataclass
-class _WorldRanks:
-    """The ranks of one world on each node, and of all."""
-
-    hosts: dict[str, int] = field(default_factory=dict)
-    size: int = 0
 
 
 class NodeWork:
@@ -49,8 +41,10 @@ class NodeWork:
         self._outcomes: Counter[Outcome] = Counter()
         self._early: deque[Row] = deque(maxlen=MAX_EARLY)
         self._worlds: OrderedDict[int, Alignment] = OrderedDict()
-        self._ranks: OrderedDict[int, _WorldRanks] = OrderedDict()
+        self._ranks: OrderedDict[int, NodeRanks] = OrderedDict()
         """Of worlds, as sidecars have reported."""
+        self._places: dict[int, dict[str, int]] = {}
+        """The place of each node, by world, where they are known of all."""
         self._ahead: dict[str, float] = {}
         self._waiting = 0
         """Upper bound of the number of parts that wait."""
@@ -79,28 +73,30 @@ class NodeWork:
         self._waiting += 1
         if self._waiting > max(MAX_PARTS, 4 * self._nodes):
             self._drop()
-        return self._span(whole) if whole else None
+        return self._span(whole, number) if whole else None
 
-    def add_ranks(self, number: int, host: str, ranks: int, size: int) -> list[WorkSpan]:
+    def add_ranks(self, number: int, host: str, lowest: int, ranks: int, size: int) -> list[WorkSpan]:
         """Add that so many ranks of a world are on a node; returns the work spans that are complete with that.
 
         The programs of a job may run on some of its nodes each: a world's ranges are complete once its nodes have them.
-        number: of the world. size: its ranks.
+        number: of the world. lowest: of the ranks, -1 if unknown. size: ranks of the world.
         """
-        known = lru.get(self._ranks, number, _WorldRanks, MAX_WORLDS)
-        if len(known.hosts) < MAX_PARTS or host in known.hosts:
-            known.hosts[host], known.size = ranks, max(size, known.size)
+        known = lru.get(self._ranks, number, NodeRanks, MAX_WORLDS)
+        known.add(host, lowest, ranks, size)
+        if not known.is_whole:
+            return []
+        self._places = {one: places for one, places in self._places.items() if one in self._ranks}
+        self._places[number] = {host: place for place, host in enumerate(known.places())}
         found = []
         for one in (number, number + ITERATIONS):
             if one in self._worlds:
-                found += [self._span(whole) for whole in self._worlds[one].set_nodes(self._nodes_of(one))]
+                found += [self._span(whole, one) for whole in self._worlds[one].set_nodes(known.nodes)]
         return found
 
     def _nodes_of(self, number: int) -> int:
         """Nodes of a world: those that have all of its ranks, or as many as the job has."""
         known = self._ranks.get(number % ITERATIONS)
-        is_whole = known is not None and sum(known.hosts.values()) >= known.size > 0
-        return len(known.hosts) if known is not None and is_whole else self._nodes
+        return known.nodes if known is not None and known.is_whole else self._nodes
 
     def clock_ahead(self, host: str) -> float:
         """How far the clock of a node is ahead of that of rank 0's, in seconds; 0 until both have been compared."""
@@ -108,11 +104,11 @@ class NodeWork:
 
     def step(self, now: float) -> list[WorkSpan]:
         """Spans of ranges that have waited long enough for nodes that have not delivered them. now: Unix seconds."""
-        return [self._span(whole) for world in self._worlds.values() for whole in world.step(now)]
+        return [self._span(whole, number) for number, world in self._worlds.items() for whole in world.step(now)]
 
     def finish(self) -> list[WorkSpan]:
         """Spans of all ranges that at least two nodes have delivered, now that the job has ended."""
-        return [self._span(whole) for world in self._worlds.values() for whole in world.finish()]
+        return [self._span(whole, number) for number, world in self._worlds.items() for whole in world.finish()]
 
     def _drop(self) -> None:
         """Drop the oldest ranges down to three quarters of the limit."""
@@ -120,7 +116,7 @@ class NodeWork:
         while self._waiting > 0.75 * max(MAX_PARTS, 4 * self._nodes):
             self._waiting -= max(self._worlds.values(), key=lambda world: world.size).drop_oldest()
 
-    def _span(self, parts: Mapping[str, Part]) -> WorkSpan:
+    def _span(self, parts: Mapping[str, Part], number: int) -> WorkSpan:
         # Clocks of other nodes may be seconds away from that of the intervals.
         own = parts.get(self._host)
         if own is None:
@@ -129,7 +125,8 @@ class NodeWork:
             ended_at = own.ended_at
             # All ranks leave the last sync point together.
             self._ahead = {host: part.ended_at - ended_at for host, part in parts.items()}
-        return WorkSpan(ended_at, tuple(_of_nodes(parts)), exact=True)
+        places = self._places.get(number % ITERATIONS, {})
+        return WorkSpan(ended_at, tuple(_of_nodes(parts, places)), exact=True)
 
 
 def _part(row: Row) -> Part:
@@ -148,7 +145,7 @@ def _part(row: Row) -> Part:
     )
 
 
-def _of_nodes(parts: Mapping[str, Part]) -> Iterator[Work]:
+def _of_nodes(parts: Mapping[str, Part], places: Mapping[str, int]) -> Iterator[Work]:
     """The work of each node. The others waited for the node whose last rank waited least."""
     # Of each sync point, since a node may lack some within its blocks.
     waits = {host: part.least_wait / part.count for host, part in parts.items()}
@@ -166,6 +163,7 @@ def _of_nodes(parts: Mapping[str, Part]) -> Iterator[Work]:
             p2p_seconds=part.p2p / part.ranks,
             rank=part.rank,
             busiest_seconds=part.busiest,
+            place=places.get(host, -1),
         )
 
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from barograph_alerts.attribution.fleet import NodeRanking, NodeRecord
+from barograph_alerts.attribution.fleet import MIN_EXCESS, NodeRanking, NodeRecord
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.state import lru
 
@@ -15,8 +15,6 @@ MIN_SCORE: Final = 0.5
 """Score from which a node is in the log."""
 STEP: Final = 0.1
 """Change of the score after which there is a further row."""
-MIN_EXCESS: Final = 0.02
-"""Own work over that of other nodes, as a share, below which a node is not suspected: nobody would repair it."""
 MAX_NODES: Final = 1_000
 SLOW_PROBE: Final = 1.03
 """Time of the fixed computation over its median on other nodes from which the processor is suggested."""

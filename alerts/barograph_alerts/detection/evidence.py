@@ -12,7 +12,7 @@ from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
 from barograph_alerts.detection.delay import DelayTest
 from barograph_alerts.detection.level import Level
-from barograph_alerts.detection.node_test import ONE_NODE, JobNodes, NodeSpan, NodeTest, SlowNodes
+from barograph_alerts.detection.node_test import ONE_NODE, BeyondPlaces, JobNodes, NodeSpan, NodeTest, SlowNodes
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, RuntimeTest
 from barograph_alerts.detection.sequential import Sequential
 from barograph_alerts.detection.tolerance import tolerance
@@ -228,6 +228,10 @@ class Evidence:
             return ()
         alarm, test = self._by_nodes
         return self._slow.names if self.alarms[-1] is alarm and test is self._nodes[0] else ()
+
+    def beyond_places(self, slowdown: float) -> BeyondPlaces | None:
+        """Nodes that explain why the job is slower than its history, as in `NodeTest`."""
+        return self._nodes[0].beyond_places(slowdown) if self._nodes else None
 
     def add_nodes(self, work: NodeSpan, messages: NodeSpan | None = None) -> None:
         """Add what the nodes of a job on several did between the same sync points, and the time of their messages."""

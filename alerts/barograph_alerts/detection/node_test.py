@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from barograph_alerts.detection.change import TESTED
-from barograph_modeler.maxima.runtime import PRIOR_RUNS, posterior_spread
+from barograph_alerts.places import PlaceHistory, over_median_of_others
 
 KAPPA: Final = 0.1
 """The calibrator's exponent, as in `RuntimeTest`: a slow node is far out in the tail."""
@@ -29,8 +29,6 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 PRIOR_CORRELATION: Final = 0.2
 PRIOR_PAIRS: Final = 10
 """The prior of the correlation of consecutive spans, with the weight of so many."""
-PRIOR_EXCESS: Final = 0.015
-"""The prior of the spread of the largest excess between runs: half of PRIOR_SPREAD, that of their runtimes."""
 MIN_SCALE: Final = 0.005
 """Spans of a node differ by this share at least."""
 SETTLING: Final = (4, 6, 8, 12, 16, 24, 32)
@@ -44,6 +42,10 @@ MAX_KINDS: Final = 8
 """Kinds of work that are learned; spans of others are not tested."""
 SHARE: Final = 0.5
 """Nodes are slow that have this share of the largest excess."""
+LOOKS: Final = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Numbers of spans from the begin of the job after which nodes are compared with its history."""
+LIKELY: Final = 0.01
+"""The p-value of a node from which it may be why a job is slow of which that is known."""
 RECENT: Final = 32
 """Newest spans kept one by one."""
 RECOVERED: Final = 3
@@ -56,7 +58,8 @@ class NodeSpan(NamedTuple):
     """What the nodes of a job did between the same sync points. Times are Unix seconds.
 
     most, mean: seconds of own work per sync point, above 0, of each node's rank with most, and of its ranks; or of
-    messages. pace: seconds per sync point. classes: seconds of the job's intervals by class id meanwhile.
+    messages. pace: seconds per sync point. classes: seconds of the job's intervals by class id meanwhile. places: of
+    nodes among all of them, where that is known.
     """
 
     started_at: float
@@ -65,21 +68,24 @@ class NodeSpan(NamedTuple):
     mean: Mapping[str, float]
     pace: float
     classes: Mapping[int, float]
+    places: Mapping[str, int] = {}
 
 
 class JobNodes(NamedTuple):
-    """The nodes of a job. first: that of rank 0.
-
-    excesses: the largest excess of any other node's own work in each healthy run of like work, logarithms over the
-    median of these nodes.
-    """
+    """The nodes of a job. usual: what healthy runs of like work gave to each place."""
 
     number: int = 1
-    first: str = ""
-    excesses: tuple[float, ...] = ()
+    usual: PlaceHistory | None = None
 
 
 ONE_NODE: Final = JobNodes()
+
+
+class BeyondPlaces(NamedTuple):
+    """Nodes that do more than their places did in earlier runs. seconds: per sync point, of the one with most."""
+
+    names: tuple[str, ...]
+    seconds: float
 
 
 class SlowNodes(NamedTuple):
@@ -106,8 +112,6 @@ class _Kind:
     shares: Mapping[int, float]
     starts: list[float] = field(default_factory=list)
     rows: list[Floats] = field(default_factory=list)
-    means: list[Floats] = field(default_factory=list)
-    """Excess over the median of all nodes but the first, of the means of ranks."""
     paces: list[float] = field(default_factory=list)
     levels: Floats = field(default_factory=lambda: np.empty(0))
     scales: Floats = field(default_factory=lambda: np.empty(0))
@@ -171,6 +175,89 @@ class _Excursions:
         self.starts[self.sums <= 0] = np.inf
 
 
+class _Standing:
+    """The excess of nodes over what earlier runs gave to their places, in the first spans of a job.
+
+    With d the median over the spans so far, the p-value of a node is that of
+
+        (d - log(1 + TESTED margin)) / hypot(s, 1.25 r / sqrt(n))
+
+    by Student's t, s the spread between runs with its degrees of freedom, r that of n independent spans. It is taken
+    after so many spans as in LOOKS, and multiplied by the number of nodes, and by k (k + 1) for look k: the sum over
+    looks and nodes of the probabilities to go below alpha is alpha at most. alpha: of the test.
+    """
+
+    def __init__(self, alpha: float, margin: float) -> None:
+        self._threshold = math.log(1 / alpha)
+        self._tolerance = math.log1p(TESTED * margin)
+        self._rows: list[Floats] = []
+        self.started_at = math.nan
+        self._looks = 0
+        self._log_p = 0.0
+        """The least so far, of any node."""
+        self._medians, self._newest = np.empty(0), np.empty(0)
+        """Of each node at the latest look: d, and the logarithm of its p-value times the number of nodes."""
+
+    @property
+    def score(self) -> float:
+        """Above 1 a node is slow."""
+        return max(0.0, -self._log_p / self._threshold)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether nodes are compared."""
+        return bool(self._rows)
+
+    @property
+    def log_e(self) -> float:
+        """Log e-value that the least p-value gives."""
+        return math.log(KAPPA) + (KAPPA - 1) * min(self._log_p, 0.0)
+
+    def add(self, started_at: float, beyond: Floats) -> None:
+        """Add a span."""
+        if not self._rows:
+            self.started_at = started_at
+        if len(self._rows) < LOOKS[-1]:
+            self._rows.append(beyond)
+
+    def look(self, spread: Floats, freedom: int) -> None:
+        """Test, if enough spans were added since the last look. spread: of each node's level between runs."""
+        if self._looks >= len(LOOKS) or len(self._rows) < LOOKS[self._looks]:
+            return
+        self._looks += 1
+        size = spread.size
+        rows = np.array([_padded(row, size) for row in self._rows])
+        known = np.isfinite(rows).all(axis=0) & np.isfinite(spread)
+        self._medians, self._newest = np.full(size, np.nan), np.zeros(size)
+        if not known.any():
+            return
+        median = np.median(rows[:, known], axis=0)
+        first = np.median(rows[:EARLY, known], axis=0)
+        noise = _Noise(rows[:, known] - median)
+        error = 1.25 * noise.scales / math.sqrt(max(len(rows) * noise.power, 1.0))
+        z = (median - self._tolerance) / np.hypot(spread[known], error)
+        log_p = np.log(np.maximum(stdtr(freedom, -z), np.finfo(float).tiny)) + math.log(size)
+        # One that has become slow was not from the begin on.
+        self._newest[known] = np.where(first >= SHARE * median, np.minimum(log_p, 0.0), 0.0)
+        self._medians[known] = median
+        self._log_p = min(self._log_p, float(self._newest.min()) + math.log(self._looks * (self._looks + 1)))
+
+    def excess(self, place: int) -> float:
+        """How much more a node did at the latest look than its place before, logarithm."""
+        return float(self._medians[place])
+
+    def slow(self, least: float, p: float = math.nan) -> npt.NDArray[np.bool_] | None:
+        """The nodes whose d is `least` and SHARE of the largest or more, of those with p-values below `p`, or alpha."""
+        if not self._medians.size:
+            return None
+        limit = -self._threshold if math.isnan(p) else math.log(p)
+        likely = (self._newest <= limit) & (self._medians >= least)
+        if not likely.any():
+            return None
+        slow = likely & (self._medians >= SHARE * np.max(self._medians[likely]))
+        return slow if slow.sum() <= slow.size / 2 else None
+
+
 class NodeTest:
     """An e-process for each node, and their mean for the job.
 
@@ -187,30 +274,30 @@ class NodeTest:
     spans of one kind of work are compared, those whose time is in the same classes of intervals: what the program gives
     a node in another phase is learned by itself.
 
-    A node that was slow from the begin of the job is tested where the history tells how unevenly the work is divided:
-    the same, with the largest excess of earlier runs in place of L, and as tolerance the limit of one more run, as in
-    `tolerance`. Half of alpha is for this, in equal parts for the tolerance and the test.
+    A node that was slow from the begin of the job is tested where healthy runs of like work have shown what each place
+    among the nodes has (`_Standing`). Half of alpha is for this.
 
     alpha: of the test. margin: as in `Evidence`.
     """
 
     def __init__(self, alpha: float, margin: float, nodes: JobNodes) -> None:
         self._margin = margin
-        self._first = nodes.first
         self._places: dict[str, int] = {}
         self._kinds: list[_Kind] = []
-        self._begins: list[float] = []
-        """Begins of the first spans of the job."""
-        self._limit = _limit(nodes.excesses, alpha / 4, margin)
-        """The excess of an ordinary node by the history; NaN without one."""
-        self._changed = _Excursions(alpha if math.isnan(self._limit) else alpha / 2)
-        self._always = _Excursions(alpha / 4)
-        self.reset()
+        self._usual = nodes.usual
+        self._most: Mapping[str, float] = {}
+        """Own work of each node in the latest span."""
+        self._standing = _Standing(alpha / 2, margin) if nodes.usual is not None else None
+        self._changed = _Excursions(alpha if nodes.usual is None else alpha / 2)
+        self._reset()
 
     def reset(self) -> None:
-        """Restart the test with the next span; levels remain."""
+        """Restart the test with the next span; levels remain. Nodes that were slow from the begin are known by then."""
+        self._standing = None
+        self._reset()
+
+    def _reset(self) -> None:
         self._changed.reset()
-        self._always.reset()
         self.recovered_at = math.nan
         """Begin of the spans since the alarm in which the slow nodes have recovered; NaN if they have not."""
         self._recent: deque[_Tested] = deque(maxlen=RECENT)
@@ -219,48 +306,44 @@ class NodeTest:
     @property
     def score(self) -> float:
         """log E over log(1 / alpha), at least 0; above 1 there are slow nodes, unless they delay nobody."""
-        return max(self._changed.score, self._always.score)
+        return max(self._changed.score, self._standing.score if self._standing is not None else 0.0)
 
     @property
     def log_e(self) -> float:
         """Log e-value of the hypothesis that no node is slow."""
-        return float(np.logaddexp(self._changed.log_e, self._always.log_e)) - math.log(2)
+        if self._standing is None:
+            return self._changed.log_e
+        return float(np.logaddexp(self._changed.log_e, self._standing.log_e)) - math.log(2)
 
     def add(self, span: NodeSpan, *, disturbed: bool) -> bool:
         """Add the next span of two nodes or more; returns whether it could be tested.
 
         disturbed: an alarm is open, nothing is learned.
         """
-        if len(self._begins) < EARLY:
-            self._begins.append(span.started_at)
-        x, mean = self._excess(span.most), self._mean_excess(span.mean)
+        x, self._most = self._excess(span.most), span.most
+        self._compare_with_history(span, x)
         kind = self._kind(span.classes)
         if kind is None:
             return False
-        if was_settled := kind.settled:
+        if kind.settled:
             excess = x - _padded(kind.levels, x.size)
             tolerance = math.log1p(TESTED * self._margin) + 2 * kind.error
             self._changed.add(span.started_at, (excess - tolerance) / _padded(kind.scales, x.size), kind.power)
             self._recent.append(_Tested(span.started_at, excess, span.pace, kind.usual))
-            self._test_always(span.started_at, mean, kind)
         if not disturbed and len(kind.rows) < SETTLING[-1]:
             kind.starts.append(span.started_at)
             kind.rows.append(x)
-            kind.means.append(mean)
             kind.paces.append(span.pace)
             count = len(kind.rows)
             if count in SETTLING or (count == EARLY and count * x.size >= EARLY_RESIDUALS):
                 self._settle(kind)
-                if not was_settled:
-                    for started_at, one in zip(kind.starts, kind.means, strict=True):
-                        self._test_always(started_at, one, kind)
         return kind.settled
 
     def drop_since(self, at: float) -> None:
         """Drop what was learned since the begin of a disturbance."""
         for kind in self._kinds:
             count = bisect_left(kind.starts, at)
-            del kind.starts[count:], kind.rows[count:], kind.means[count:], kind.paces[count:]
+            del kind.starts[count:], kind.rows[count:], kind.paces[count:]
 
     def slow(self) -> SlowNodes | None:
         """The nodes of the excursion with most evidence, if they delay the job by the margin or more."""
@@ -286,13 +369,26 @@ class NodeTest:
 
         slowdown: actual time of the job over that of its history; NaN if unknown.
         """
-        test = self._always
-        if (worst := test.worst) < 0 or test.score <= 1 or not slowdown >= 1 + self._margin:
+        if (test := self._standing) is None or test.score <= 1 or not slowdown >= 1 + self._margin:
             return None
-        slow = test.sums >= SHARE * test.sums[worst]
-        if test.starts[worst] > self._begins[-1] or slow.sum() > slow.size / 2:
+        slow = test.slow(0.0)
+        if slow is None or not self._names(slow):
             return None
-        return SlowNodes(self._names(slow), float(test.starts[worst]), slowdown)
+        return SlowNodes(self._names(slow), test.started_at, slowdown)
+
+    def beyond_places(self, slowdown: float) -> BeyondPlaces | None:
+        """Nodes that do more than their places did before, by SHARE of the slowdown of their job or more.
+
+        From the begin on, in a job of which it is known that it is slow. None where that cannot be compared, and no
+        names as long as it has not been.
+        """
+        test = self._standing
+        if test is None or not test.has_begun or not slowdown > 1:
+            return None
+        slow = test.slow(SHARE * math.log(slowdown), LIKELY)
+        names = self._names(slow) if slow is not None else ()
+        own = [(self._most[name], test.excess(self._places[name])) for name in names if name in self._most]
+        return BeyondPlaces(names, max((seconds * -math.expm1(-excess) for seconds, excess in own), default=0.0))
 
     def _names(self, which: npt.NDArray[np.bool_]) -> tuple[str, ...]:
         return tuple(name for name, place in self._places.items() if place < which.size and which[place])
@@ -312,7 +408,7 @@ class NodeTest:
             self._places.setdefault(name, len(self._places))
         x = np.full(len(self._places), np.nan)
         logs = np.log(np.fromiter(own.values(), float, len(own)))
-        x[[self._places[name] for name in own]] = logs - _median_of_others(logs)
+        x[[self._places[name] for name in own]] = over_median_of_others(logs)
         return x
 
     def _kind(self, classes: Mapping[int, float]) -> _Kind | None:
@@ -329,18 +425,19 @@ class NodeTest:
         self._kinds.append(_Kind(shares))
         return self._kinds[-1]
 
-    def _mean_excess(self, own: Mapping[str, float]) -> Floats:
-        """The same over the median of all nodes but the first, whose ranks often do what no others do."""
-        x = np.full(len(self._places), np.nan)
-        names = [name for name in own if name != self._first]
-        if not math.isnan(self._limit) and len(names) > 1:
-            logs = np.log([own[name] for name in names])
-            x[[self._places[name] for name in names]] = logs - np.median(logs)
-        return x
-
-    def _test_always(self, started_at: float, mean: Floats, kind: _Kind) -> None:
-        if not math.isnan(self._limit):
-            self._always.add(started_at, (mean - self._limit) / _padded(kind.scales, mean.size), kind.power)
+    def _compare_with_history(self, span: NodeSpan, x: Floats) -> None:
+        """Compare nodes with what earlier runs gave to their places. x: the excess of each."""
+        test, usual = self._standing, self._usual
+        if test is None or usual is None or len(span.most) != usual.places or len(span.places) != usual.places:
+            return
+        if (levels := usual.levels(span.classes)) is None:
+            return
+        of_place = np.array([span.places[name] for name in self._places if name in span.places])
+        known = np.array([name in span.places for name in self._places])
+        beyond, scale = np.full(x.size, np.nan), np.full(x.size, np.nan)
+        beyond[known], scale[known] = x[known] - levels.excess[of_place], levels.scale[of_place]
+        test.add(span.started_at, beyond)
+        test.look(scale, levels.freedom)
 
     def _settle(self, kind: _Kind) -> None:
         """Estimate the levels from all spans so far, without those of open excursions."""
@@ -355,27 +452,28 @@ class NodeTest:
             return
         kind.levels[usable] = np.nanmedian(rows[:, usable], axis=0)
         residuals = rows - kind.levels
-        correlation = _correlation(residuals)
-        kind.power = (1 - correlation) / (1 + correlation)
-        # About a level estimated from few spans, deviations are smaller than about the true one.
-        spans = max(len(rows) * kind.power, 1.5)
-        values = np.abs(residuals[np.isfinite(residuals)])
-        wider = math.sqrt(spans / (spans - 1)) * (1 + 2 / math.sqrt(values.size * kind.power))
-        each = [_scale(np.abs(one[np.isfinite(one)])) for one in residuals.T[usable]]
-        pooled = wider * _scale(values)
-        kind.scales[usable] = np.maximum(pooled, each)
-        kind.error = 1.25 * pooled / math.sqrt(spans)
+        noise = _Noise(residuals[:, usable])
+        kind.power, kind.scales[usable] = noise.power, noise.scales
+        kind.error = 1.25 * noise.pooled / math.sqrt(max(len(rows) * noise.power, 1.5))
         kind.usual = float(np.median(kind.paces))
 
 
-def _limit(excesses: Sequence[float], alpha: float, margin: float) -> float:
-    """What the largest excess of one more run exceeds with probability alpha; NaN without runs."""
-    if not excesses:
-        return math.nan
-    runs = len(excesses)
-    spread = posterior_spread(float(np.std(excesses, ddof=1)) if runs > 1 else math.nan, runs, PRIOR_EXCESS)
-    reach = float(stdtrit(PRIOR_RUNS + runs - 1, 1 - alpha)) * spread * math.sqrt(1 + 1 / runs)
-    return float(np.mean(excesses)) + max(math.log1p(TESTED * margin), reach)
+class _Noise:
+    """How spans of nodes differ from their levels. residuals: spans x nodes, about the medians of these spans.
+
+    pooled: the scale of the tail, of all nodes; scales: of each, at least that. power: independent spans for each one.
+    """
+
+    def __init__(self, residuals: Floats) -> None:
+        correlation = _correlation(residuals)
+        self.power = (1 - correlation) / (1 + correlation)
+        # About a level estimated from few spans, deviations are smaller than about the true one.
+        spans = max(len(residuals) * self.power, 1.5)
+        values = np.abs(residuals[np.isfinite(residuals)])
+        wider = math.sqrt(spans / (spans - 1)) * (1 + 2 / math.sqrt(values.size * self.power))
+        self.pooled = wider * _scale(values)
+        each = [_scale(np.abs(one[np.isfinite(one)])) for one in residuals.T]
+        self.scales: Floats = np.maximum(self.pooled, each)
 
 
 def _correlation(residuals: Floats) -> float:
@@ -401,20 +499,6 @@ def _scale(residuals: Floats) -> float:
         if place < ordered.size - 1 or quantile == QUANTILES[0]:
             found = max(found, float(ordered[place]) / float(stdtrit(FREEDOM, (1 + quantile) / 2)))
     return found
-
-
-def _median_of_others(values: Floats) -> Floats:
-    """For each of two values or more, the median of the rest."""
-    order = np.argsort(values)
-    ranked, places = values[order], np.empty(values.size, np.int64)
-    places[order] = np.arange(values.size)
-
-    high = (values.size - 1) // 2
-    upper: Floats = np.where(high < places, ranked[high], ranked[high + 1])
-    if values.size % 2 == 0:
-        return upper
-    lower: Floats = np.where(high - 1 < places, ranked[high - 1], ranked[high])
-    return 0.5 * (lower + upper)
 
 
 def _padded(values: Floats, size: int, with_: float = np.nan) -> Floats:

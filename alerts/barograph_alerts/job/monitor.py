@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
+from barograph_alerts.attribution.cause import Kind as CauseKind
 from barograph_alerts.attribution.kernel import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
@@ -39,6 +40,7 @@ MIN_OWN_SECONDS: Final = 1e-9
 """Less own work per sync point than a clock resolves is none, and such nodes are not compared."""
 WINDOWS: Final = 64
 """Newest windows kept, to see what the job did during a work span."""
+_WITHOUT_MEMBERS: Final[dict[str, CauseKind]] = {"stalled": "stall", "fast": "fast"}
 PROJECTED: Final = 0.5
 """Completed share of a run from which on its projected runtime is tested."""
 
@@ -180,7 +182,8 @@ class JobMonitor:
             if window.ended_at > began_at and window.started_at < span.ended_at:
                 classes.update(window.seconds)
         if classes:
-            work = NodeSpan(began_at, span.ended_at, most, mean, pace, classes)
+            places = {one.name: one.place for one in members if one.place >= 0}
+            work = NodeSpan(began_at, span.ended_at, most, mean, pace, classes, places)
             # Next to no time in messages may vary by factors.
             late = {one.name: one.p2p_seconds / one.syncs + MESSAGES * pace for one in members}
             self.evidence.add_nodes(work, work._replace(most=late, mean=late))
@@ -284,15 +287,21 @@ class JobMonitor:
         return self._attribution.members()
 
     def _why(self, alarm: Alarm) -> Cause:
-        if alarm.kind != "slow":
-            return Cause("stall" if alarm.kind == "stalled" else "fast", ("all",))
-        if alarm.basis in WHOLE_RUN:
-            return Cause("unknown")  # there is no time before the onset to compare with
+        if alarm.kind != "slow" or alarm.basis in WHOLE_RUN:
+            # Of a whole run, there is no time before the onset to compare with.
+            kind = _WITHOUT_MEMBERS.get(alarm.kind)
+            return Cause(kind, ("all",)) if kind is not None else Cause("unknown")
         if alarm.basis == WORKERS and (slow := self.evidence.slow_worker) is not None:
             numbers = {"own_more": slow.delay, "worker": float(slow.rank)}
             numbers |= {"update": slow.update} if slow.update == slow.update else {}
             return Cause("straggler", (slow.host if self._nodes > 1 else f"rank {slow.rank}",), numbers)
         cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
+        beyond = self.evidence.beyond_places(alarm.slowdown) if alarm.basis == "its history" else None
+        if beyond is not None and beyond.names:
+            return Cause("straggler", beyond.names, {"own_more": beyond.seconds, "place": 1.0})
+        if beyond is not None and "own_more" in cause.numbers:
+            # The node that works longer than the others does so in every run.
+            cause = Cause("all-slow", ("all",))
         if (names := self.evidence.slow_nodes) and cause.kind != "straggler":
             return Cause("straggler", names, cause.numbers)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:

@@ -166,8 +166,9 @@ def _by_straggler(cause: Cause, names: str, unit: str) -> str:
     if "worker" in numbers:
         names = f"worker {numbers['worker']:.0f}" + ("" if names.startswith("rank ") else f" on {names}")
     if "own_more" in numbers:
+        others = "nodes at its place in earlier runs" if "place" in numbers else "the others"
         updates = f", and updated {numbers['update']:.2f}x as long" if numbers.get("update", 0.0) >= LONGER else ""
-        return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per {unit} than the others{updates}"
+        return f": {names} worked {1e3 * numbers['own_more']:.3g} ms longer per {unit} than {others}{updates}"
     return f": {names} worked {1e3 * numbers['own']:.3g} ms longer per {unit}, the others waited"
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes, NodeSpan, NodeTest
+from barograph_alerts.places import PlaceHistory, PlaceWork, over_median_of_others
 
 SECONDS: Final = 2.0
 """Length of a span."""
@@ -81,35 +82,38 @@ def alarms(series: NodeSeries, alpha: float = ALPHA / 16, margin: float = MARGIN
     return -1, ()
 
 
-def always_alarms(rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0) -> bool:
-    """Whether one more run of a program that divides its work unevenly has a node that is slow from the begin.
+def always_alarms(rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0) -> tuple[int, tuple[str, ...]]:
+    """One more run of a program that may divide its work unevenly, after healthy ones on other nodes.
 
-    runs: healthy ones before it, on other nodes, which differ by NODES. factor: of the work of the most loaded node of
-    the last.
+    The span with which a node is named that is slow from the begin, and the names; -1 and none without one. runs:
+    healthy ones before it. factor: of the work of node n1.
+
+    Nodes differ by NODES; what the program gives to places differs between runs by a share drawn for the program.
     """
     level = 0.1 * rng.standard_normal(nodes) * (rng.random() < 0.5)
-    noise = rng.uniform(0.005, 0.04)
+    noise, between = rng.uniform(0.005, 0.04), rng.uniform(0.0, 0.02) * (rng.random() < 0.5)
 
     def own(spans: int) -> Floats:
         found = draw(rng, nodes, spans, noise=noise, level=0.0).own
-        return np.asarray(found * np.exp(level + NODES * rng.standard_normal(nodes)), float)
+        divided = level + between * rng.standard_t(FREEDOM, nodes)
+        return np.asarray(found * np.exp(divided + NODES * rng.standard_normal(nodes)), float)
 
-    excesses = []
+    history, hosts = PlaceHistory(nodes), tuple(f"n{k}" for k in range(nodes))
     for _ in range(runs):
-        logs = np.log(own(50)[:, 1:].mean(axis=0))
-        excesses.append(float(logs.max() - np.median(logs)))
-    test = NodeTest(ALPHA / 16, MARGIN, JobNodes(nodes, "n0", tuple(excesses)))
+        logs = np.log(own(50).mean(axis=0))
+        history.add(PlaceWork(hosts, {1: (100.0, over_median_of_others(logs))}))
+    test = NodeTest(ALPHA / 16, MARGIN, JobNodes(nodes, history))
     last = own(50)
-    last[:, 1 + int(last[:, 1:].mean(axis=0).argmax())] *= factor
+    last[:, 1] *= factor
     for i, row in enumerate(last):
-        names = {f"n{k}": value for k, value in enumerate(row.tolist())}
-        test.add(
-            NodeSpan(i * SECONDS, (i + 1) * SECONDS, names, names, float(row.max()), {1: SECONDS}), disturbed=False
-        )
+        names = dict(zip(hosts, row.tolist(), strict=True))
+        known = dict(zip(hosts, range(nodes), strict=True))
+        span = NodeSpan(i * SECONDS, (i + 1) * SECONDS, names, names, float(row.max()), {1: SECONDS}, known)
+        test.add(span, disturbed=False)
         # The job is slower than its history for another reason.
-        if test.always_slow(2.0) is not None:
-            return True
-    return False
+        if (slow := test.always_slow(2.0)) is not None:
+            return i, slow.names
+    return -1, ()
 
 
 def _correlated(rng: np.random.Generator, spans: int, nodes: int, phi: float) -> Floats:

@@ -1,8 +1,8 @@
 """A machine of many nodes, some of them slow, before the scorer: which nodes are named, how many wrongly, at what cost.
 
-Jobs of 2 to MAX_JOB_NODES nodes follow each other on random nodes of a simulated hour, without any history. A rank
-works, all wait for the slowest; nodes, and the work that a program gives them, differ by some per cent. Each node
-reports every two seconds, as a sidecar does.
+Jobs of 2 to MAX_JOB_NODES nodes follow each other on random nodes of a simulated hour. Each is of a program of its own,
+without any history, or of one of a few that have run before. A rank works, all wait for the slowest; nodes, and what a
+program gives to them, differ by some per cent. Each node reports every two seconds, as a sidecar does.
 """
 
 from __future__ import annotations
@@ -29,12 +29,19 @@ BETWEEN_NODES: Final = 0.01
 IMBALANCE: Final = 0.02
 """Standard deviation of the work that a program gives to its nodes."""
 JITTER: Final = 0.01
+UNEVEN: Final = 0.1
+"""The same as IMBALANCE of every third of the programs that run again."""
+BETWEEN_RUNS: Final = 0.005
+"""Standard deviation of that work between runs of the same program."""
+BEFORE_SECONDS: Final = 150.0
+"""Length of the runs before the hour."""
 
 
 class NodesPlan(NamedTuple):
     """A machine. jobs: that begin within the hours. slow: share of the nodes. factor: of their work.
 
-    onset_hours: the latest time at which a slow node becomes slow, drawn for each.
+    onset_hours: the latest time at which a slow node becomes slow, drawn for each. programs: that jobs are of, the k-th
+    as often as 1 / k; with 0 each job is of its own. before: runs of each before the hours, with no slow node.
     """
 
     nodes: int = 1000
@@ -43,6 +50,8 @@ class NodesPlan(NamedTuple):
     slow: float = 0.02
     factor: float = 1.2
     onset_hours: float = 0.0
+    programs: int = 0
+    before: int = 3
     seed: int = 1
 
 
@@ -60,10 +69,17 @@ class NodesResult(NamedTuple):
     seconds: float
 
 
+class _Program(NamedTuple):
+    """What a program gives to each of its nodes, as a share."""
+
+    name: str
+    work: np.ndarray
+
+
 class _RunningJob:
-    def __init__(self, name: str, nodes: np.ndarray, ends_at: float, rng: np.random.Generator) -> None:
+    def __init__(self, name: str, nodes: np.ndarray, ends_at: float, work: np.ndarray) -> None:
         self.name, self.nodes, self.ends_at = name, nodes, ends_at
-        self.work = TICK / SYNCS * np.maximum(1 + IMBALANCE * rng.standard_normal(nodes.size), 0.5)
+        self.work = TICK / SYNCS * work
         self.sync = 0
         self.own = np.zeros(nodes.size)
 
@@ -79,9 +95,10 @@ class NodesStudy:
         self._slow = self._rng.permutation(plan.nodes)[: round(plan.slow * plan.nodes)]
         self._onset = np.full(plan.nodes, np.inf)
         self._onset[self._slow] = 3600 * plan.onset_hours * self._rng.random(self._slow.size)
+        self._programs = [self._program(f"program{number}", number % 3 == 0) for number in range(plan.programs)]
         self._free = np.ones(plan.nodes, bool)
         self._running: list[_RunningJob] = []
-        self._began = 0
+        self._began = self._before = 0
         self._named: Counter[str] = Counter()
         self._used: set[int] = set()
         self._rows = 0
@@ -90,6 +107,7 @@ class NodesStudy:
     def run(self) -> NodesResult:
         """Pass the hours, and end all jobs."""
         plan, at = self._plan, 0.0
+        self._run_before()
         starts = np.sort(self._rng.random(plan.jobs)) * 3600 * plan.hours
         starts[: plan.jobs // 4] = 0.0
         starts.sort()
@@ -117,26 +135,56 @@ class NodesStudy:
             self._seconds,
         )
 
+    def _program(self, name: str, is_uneven: bool = False) -> _Program:
+        wanted = int(2 ** self._rng.uniform(1, np.log2(MAX_JOB_NODES)))
+        spread = UNEVEN if is_uneven else IMBALANCE
+        return _Program(name, np.maximum(1 + spread * self._rng.standard_normal(wanted), 0.5))
+
+    def _run_before(self) -> None:
+        """The runs of all programs before the hours; what they cost and say does not count."""
+        at = -(self._plan.before * (BEFORE_SECONDS + 10 * TICK))
+        for _ in range(self._plan.before if self._programs else 0):
+            for program in self._programs:
+                self._start(program, at, BEFORE_SECONDS)
+            for _ in range(round(BEFORE_SECONDS / TICK) + 10):
+                at += TICK
+                self._tick(at)
+        self._named.clear()
+        self._used.clear()
+        self._rows, self._seconds = 0, 0.0
+        self._before, self._began = self._began, 0
+
     def _begin(self, at: float) -> bool:
         """Begin the next job on free nodes; False where there are too few."""
-        wanted = int(2 ** self._rng.uniform(1, np.log2(MAX_JOB_NODES)))
+        if self._programs:
+            share = 1 / np.arange(1, len(self._programs) + 1)
+            program = self._programs[self._rng.choice(len(self._programs), p=share / share.sum())]
+        else:
+            program = self._program(f"app{self._began}")
+        return self._start(program, at, float(self._rng.uniform(300, 3600)))
+
+    def _start(self, program: _Program, at: float, seconds: float) -> bool:
+        wanted = program.work.size
         free = np.flatnonzero(self._free)
         if free.size < wanted:
             return False
         nodes = self._rng.choice(free, wanted, replace=False)
         self._free[nodes] = False
         self._used.update(nodes.tolist())
-        name = f"lab/{self._began}.0.0"
-        self._running.append(_RunningJob(name, nodes, at + float(self._rng.uniform(300, 3600)), self._rng))
+        number = self._before + self._began
+        name = f"lab/{number}.0.0"
+        work = program.work * np.maximum(1 + BETWEEN_RUNS * self._rng.standard_normal(wanted), 0.5)
+        self._running.append(_RunningJob(name, nodes, at + seconds, work))
         self._began += 1
         ranks = wanted * RANKS
         columns: dict[str, Any] = {
-            "job": [name], "cluster": ["lab"], "workload": [f"lab/app{self._began}@{ranks}x{wanted}"],
-            "app": [f"app{self._began}"], "user": ["u"], "params": ["{}"], "ranks": np.array([ranks]),
+            "job": [name], "cluster": ["lab"], "workload": [f"lab/{program.name}@{ranks}x{wanted}"],
+            "app": [program.name], "user": ["u"], "params": ["{}"], "ranks": np.array([ranks]),
             "nodes": np.array([wanted]), "host": [f"n{nodes[0]}"], "started_at": np.array([BEGAN + at]),
-            "scheduler": ["none"], "account": [""], "unique_id": [""], "offset": np.array([self._began]),
+            "scheduler": ["none"], "account": [""], "unique_id": [""], "offset": np.array([number + 1]),
         }  # fmt: skip
         self._observe("jobs", columns, at)
+        self._observe("nodes", self._nodes(self._running[-1]), at)
         return True
 
     def _tick(self, at: float) -> None:
@@ -197,17 +245,26 @@ class NodesStudy:
                 {
                     "job": [job.name] * n, "host": hosts, "class_id": np.full(n, CLASS, np.uint64),
                     "world": np.zeros(n, np.int64), "ranks": np.full(n, RANKS), "count": np.full(n, job.sync),
-                    "own_seconds": RANKS * job.own,
+                    "own_seconds": RANKS * job.own, "busiest_seconds": job.own,
                 },
                 at,
             )  # fmt: skip
-        self._observe("nodes", {"job": [job.name] * n, "host": hosts, "first": np.arange(n) == 0}, at)
+        self._observe("nodes", self._nodes(job), at)
         self._observe(
             "runs",
             {"job": [job.name], "runtime_seconds": np.array([at]), "exit_status": np.array([0]),
              "intervals": np.array([job.sync]), "imported": np.array([0])},
             at,
         )  # fmt: skip
+
+    def _nodes(self, job: _RunningJob) -> dict[str, Any]:
+        """Rows of `nodes`: which ranks each has."""
+        n = job.nodes.size
+        return {
+            "job": [job.name] * n, "host": [f"n{node}" for node in job.nodes], "first": np.arange(n) == 0,
+            "number": np.zeros(n, np.int64), "lowest": RANKS * np.arange(n), "ranks": np.full(n, RANKS),
+            "world": np.full(n, RANKS * n),
+        }  # fmt: skip
 
     def _observe(self, table: str, columns: dict[str, Any], at: float) -> None:
         began = time.process_time()
