@@ -29,7 +29,7 @@ from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.days.extensions import LakeError, extension
-from barograph_collector.storage.store import LOG, Store
+from barograph_collector.storage.store import LOG, Store, put_journal
 
 ARENAS: Final = 2
 HEARTBEAT_SECONDS: Final = 5.0
@@ -60,11 +60,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
     notifier = Notifier(os.environ)
     state = settings.state or Path()
     keyring = Keyring(settings.keys) if settings.keys else None
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
-    lake = _lake(settings, state)  # before a log is made
+    lake = _prepare(settings, state)
     with Shutdown() as shutdown, Store(state / LOG, lake=lake and lake.data) as store:
         publisher = None if lake is None else Publisher(store, lake, periods=Periods.read(settings.lake_keep))
         collector = Collector(
@@ -125,6 +121,17 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
+
+
+def _prepare(settings: CollectorSettings, state: Path) -> Lake | None:
+    """Make the state directory, with the journal where it is to be; returns the lake. Raises StoreError, LakeError."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
+    lake = _lake(settings, state)  # before a log is made
+    put_journal(state, settings.journal)
+    return lake
 
 
 def _lake(settings: CollectorSettings, state: Path) -> Lake | None:

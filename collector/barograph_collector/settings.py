@@ -76,6 +76,13 @@ class CollectorSettings(DaemonSettings, frozen=True):
     table = "collector"
 
     state: Annotated[Directory, Option("directory of the log", otherwise=REQUIRED)] = None
+    journal: Annotated[
+        Directory,
+        Option(
+            "with a lake: directory of the journal, on storage that outlives the disk of the log",
+            otherwise="in the directory of the log",
+        ),
+    ] = None
     listen: Annotated[
         str,
         Form("ENDPOINT", "tcp://ADDRESS:PORT", tcp_endpoint),
@@ -153,6 +160,8 @@ class CollectorSettings(DaemonSettings, frozen=True):
             raise ConfigError(
                 f"listen: {self.listen!r} is not a loopback address, expected tcp://127.0.0.1:PORT, or keys with it"
             )
+        if self.journal is not None and self.lake is None:
+            raise ConfigError("journal: expected lake with it, which has what is no more in the journal")
         if self.catalog is not None and self.lake is None:
             raise ConfigError("catalog: expected lake with it, the place of the files")
         for name in ("lake_endpoint", "lake_credentials"):

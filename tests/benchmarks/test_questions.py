@@ -118,7 +118,7 @@ def pages(job: int, now: float, per_day: int) -> dict[str, list[str]]:
     during = queries.during(row)
     app, params = f"app{job % 20}", f'{{"n":"{job % 3}"}}'
     return {
-        "fleet": [queries.open_jobs(now), queries.reporting(now), queries.alarms(now)],
+        "fleet": [queries.open_jobs(now).text, queries.reporting(now).text, queries.alarms(now).text],
         "job": [
             queries.job(row["job"]),
             queries.classes(during, 10),
@@ -127,14 +127,14 @@ def pages(job: int, now: float, per_day: int) -> dict[str, list[str]]:
             queries.late_nodes(during),
         ],
         "application": [
-            queries.applications(None),
-            queries.problems("hpc", app, None),
-            queries.scales("hpc", app, params, None),
-            queries.outcomes("hpc", app, None),
+            queries.applications(None).text,
+            queries.problems("hpc", app, None).text,
+            queries.scales("hpc", app, params, None).text,
+            queries.outcomes("hpc", app, None).text,
         ],
         "runs of a report": [
-            queries.ended_runs(app, "hpc", now - 30 * DAY_SECONDS),
-            queries.ProblemRuns(app, "hpc", params, now - 30 * DAY_SECONDS).alarms(),
+            queries.ended_runs(app, "hpc", now - 30 * DAY_SECONDS).text,
+            queries.ProblemRuns(app, "hpc", params, now - 30 * DAY_SECONDS).alarms().text,
         ],
     }
 

@@ -16,12 +16,14 @@ from barograph_collector.lake import batches
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage import database
+from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
+from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import DAILY, OFFSET
-from barograph_collector.storage.store import LOG, Store
+from barograph_collector.storage.store import LOG, Store, put_journal
 from helpers.clocks import calendar_at
 from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of
-from helpers.log import Producer, blocks, collector_on
+from helpers.log import Producer, blocks, collector_on, wait_until
 
 FIRST = 20_000
 HOURS = "SELECT hour, class_id, sum(count)::BIGINT, sum(sum_seconds) FROM class_hours GROUP BY ALL ORDER BY ALL"
@@ -123,6 +125,75 @@ def test_agents_send_what_the_lake_has_not_and_nothing_twice(tmp_path: Path) -> 
         firsts = [row[4] for row in logged(store, "blocks")[0]]
     assert firsts == list(range(10, 90))
     assert [row[4] for row in rows_of(tmp_path / "lake", "blocks")[0]] == firsts
+
+
+def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    """The state directory is gone, the lake lacks half, and the log comes back with the same offsets."""
+    lake, state, journal = Lake.at(tmp_path / "lake"), tmp_path / "state", tmp_path / "nfs"
+    state.mkdir()
+    put_journal(state, journal)
+    with (
+        collector_on(state / LOG, lake=lake.data) as collector,
+        Producer(collector.endpoint, "lab/1.0.0/n1") as producer,
+    ):
+        producer.hello()
+        for seq in range(1, 41):
+            producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
+            producer.receive_ack(seq)
+            if seq == 20:
+                wait_until(lambda: collector._store.head == 200, "half is in the database")
+                publisher = Publisher(collector._store, lake)
+                drained(publisher)
+                publisher.close()
+        name = collector._store.database.name
+        wait_until(lambda: collector._store.head == 400, "all is in the database")
+        before = logged(collector._store, "blocks")
+    assert any(journal.glob("*.segment")), "a clean end leaves what the lake lacks"
+    shutil.rmtree(state)
+    found, _ = restore_from_lake(name, lake, tmp_path / "new", journal=journal)
+    assert found.head == 400
+    with Store(tmp_path / "new" / LOG, lake=lake.data) as store:
+        assert alike(logged(store, "blocks"), before)
+        assert store.marks(["lab/1.0.0/n1"]) == {"lab/1.0.0/n1": 40}
+        publisher = Publisher(store, lake)
+        drained(publisher)
+        publisher.close()
+        store.checkpoint()
+    assert not any(journal.glob("*.segment")), "the lake has all"
+    assert alike(rows_of(tmp_path / "lake", "blocks"), before)
+    shutil.rmtree(tmp_path / "new")
+    (journal / "owner").write_text("another")
+    with pytest.raises(BackupError, match=f"belongs to the log another, expected {name}"):
+        restore_from_lake(name, lake, tmp_path / "new", journal=journal)
+
+
+def test_a_journal_that_lacks_messages_is_refused(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path / "lake")
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        store.commit([entry("blocks", 10, blocks(10))], {"lab/1.0.0/n1": 1, "": 7})
+        publisher = Publisher(store, lake)
+        drained(publisher)
+        publisher.close()
+        name = store.database.name
+    journal = Journal(tmp_path / "nfs")
+    journal.claim(name)
+    journal.last = 9
+    journal.append([b"x"])
+    text = "has messages 10 to 10, expected all behind 7, of which the lake has the rows"
+    with pytest.raises(BackupError, match=text):
+        restore_from_lake(name, lake, tmp_path / "new", journal=tmp_path / "nfs")
+
+
+def test_a_journal_is_put_apart_once_it_has_no_messages(tmp_path: Path) -> None:
+    with Store(tmp_path / LOG) as store:
+        store.journal.append([b"x"])
+        with pytest.raises(StoreError, match="has messages, expected that the collector was stopped"):
+            put_journal(tmp_path, tmp_path / "nfs")
+        store.journal.truncate(1)
+    put_journal(tmp_path, tmp_path / "nfs")
+    put_journal(tmp_path, tmp_path / "nfs")
+    with pytest.raises(StoreError, match=f"is in {tmp_path / 'nfs'}, expected {tmp_path / 'other'}"):
+        put_journal(tmp_path, tmp_path / "other")
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -21,6 +21,7 @@ def planned(environment: dict[str, str] | None = None, **options: Any) -> Servic
         "lake_endpoint",
         "lake_credentials",
         "catalog",
+        "journal",
         "alpha",
         "margin",
         "window",
@@ -78,6 +79,12 @@ def test_the_configuration_has_the_addresses_of_the_first_and_the_environment_ma
         "--modeler=http://127.0.0.1:9300",
     }
     assert found.page == "http://127.0.0.1:9200"
+
+
+def test_each_collector_has_a_journal_of_its_own() -> None:
+    found = planned(port=8000, shards=2, lake="/lake", journal=Path("/nfs/journals"))
+    assert "--journal=/nfs/journals/shard1" in options_of(found, "collector")
+    assert "--journal=/nfs/journals/shard2" in options_of(found, "collector2")
 
 
 def test_ports_beyond_the_last_are_an_error() -> None:

@@ -31,21 +31,23 @@ SENTENCE = "healthy: as ever"
 class Service:
     """`barograph collector` on one port and one database for good, however often it is killed and started again."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
+        """options: of the collector."""
         self.endpoint = f"tcp://127.0.0.1:{free_ports(1)}"
         self._state = directory / "state"
-        self._log = directory / "collector.log"
+        self.log = directory / "collector.log"
+        self._options = options
         self._starts = 0
 
     def start(self) -> None:
         """Start it and wait until it listens."""
         command = [sys.executable, "-m", "barograph_collector.main", "--state", str(self._state)]
-        command += ["--listen", self.endpoint, "--metrics", "127.0.0.1:0"]
-        with self._log.open("ab") as log:
+        command += ["--listen", self.endpoint, "--metrics", "127.0.0.1:0", *self._options]
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         self._starts += 1
         wait_until(lambda: self._listening() or self.process.poll() is not None, "the collector listens")
-        assert self.process.poll() is None, self._log.read_text()
+        assert self.process.poll() is None, self.log.read_text()
 
     def kill(self) -> None:
         """SIGKILL, and wait."""
@@ -74,7 +76,7 @@ class Service:
         return [int(row["first_index"]) for row in rows]
 
     def _listening(self) -> bool:
-        return self._log.read_text().count(" listening on ") == self._starts
+        return self.log.read_text().count(" listening on ") == self._starts
 
     def __enter__(self) -> Self:
         self.start()

@@ -16,7 +16,7 @@ import duckdb
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.backup.archive import Backup, BackupError
-from barograph_collector.backup.restore import JUMP, check_place, put_log
+from barograph_collector.backup.restore import JUMP, check_place, jump, put_log
 from barograph_collector.lake.archiver import describe
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
@@ -27,6 +27,7 @@ from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.archive import EPOCH, FILES, ArchivedFile
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.days.partitions import Partition, hours
+from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import (
     CLASS_HOURS,
     DAILY,
@@ -39,7 +40,7 @@ from barograph_collector.storage.layout import (
     quoted,
     restored,
 )
-from barograph_collector.storage.store import LOG, Store
+from barograph_collector.storage.store import LOG, Store, put_journal
 from barograph_collector.storage.text import literal
 
 MAX_NAMED: Final = 20
@@ -49,11 +50,18 @@ Days = dict[int, dict[str, list[PurePosixPath]]]
 
 
 def restore_from_lake(
-    name: str, lake: Lake, state: Path, *, replace: bool = False, system: System = SYSTEM
+    name: str,
+    lake: Lake,
+    state: Path,
+    *,
+    journal: Path | None = None,
+    replace: bool = False,
+    system: System = SYSTEM,
 ) -> tuple[Backup, Path | None]:
     """Make what a lake has of a log the log of a state directory; returns what that is, and where an older one is now.
 
-    name: of the log, which no collector has any more. replace: whether there may be one. Raises BackupError.
+    name: of the log, which no collector has any more. journal: its journal, where that was apart: with it nothing that
+    was acknowledged is lost. replace: whether there may be a log. Raises BackupError.
     """
     part = state / f"{LOG}.part"
     try:
@@ -67,15 +75,41 @@ def restore_from_lake(
             _fill(catalog, name, part)
         finally:
             catalog.close()
+        if journal is None:
+            jump(part)
+        else:
+            _check_journal(journal, part, system)
         aside = put_log(part, state, replace=replace, system=system)
+        if journal is not None:
+            put_journal(state, journal, system.disk)
         with Store(state / LOG, system=system, lake=lake.data) as store:
-            return Backup(system.clock.now(), store.head - JUMP, store.database.row_counts()), aside
+            head = store.head if journal is not None else store.head - JUMP
+            return Backup(system.clock.now(), head, store.database.row_counts()), aside
     except (LakeError, StoreError) as error:
         raise BackupError(str(error)) from None
     except duckdb.Error as error:
         raise BackupError(f"cannot read {name} from the lake {lake.data.lake}: {first_line(error)}") from None
     except OSError as error:
         raise BackupError(f"cannot write {error.filename or state}: {error.strerror or error}") from None
+
+
+def _check_journal(directory: Path, part: Path, system: System) -> None:
+    """Raises BackupError where the journal lacks messages behind those of which the lake has the rows."""
+    if not directory.is_dir():
+        raise BackupError(f"{directory}: not found, expected the journal of the log")
+    journal = Journal(directory, system=system)
+    with contextlib.closing(Database(part)) as database:
+        mark = database.journal_mark
+        try:
+            journal.claim(database.name)
+        except ValueError as error:
+            raise BackupError(str(error)) from None
+    # Without messages: the lake has all, and the journal none that it would lack.
+    if journal.size and not journal.first <= mark + 1 <= journal.last + 1:
+        raise BackupError(
+            f"the journal {directory} has messages {journal.first} to {journal.last}, expected all behind {mark}, of"
+            " which the lake has the rows"
+        )
 
 
 def _fill(catalog: Catalog, name: str, part: Path) -> None:
@@ -135,8 +169,7 @@ def _copy(
     connection.execute(
         f'INSERT INTO log."{STREAMS}" SELECT stream, max(seq), max("{OFFSET}") FROM lake.{MARKS} WHERE {own} GROUP BY 1'
     )
-    # New rows get offsets far above: who has read rows that are lost misses none of them.
-    last = f"SELECT '{JOURNAL}', coalesce(max(seq) FILTER (stream = '{JOURNAL}'), 0), {position + JUMP}"
+    last = f"SELECT '{JOURNAL}', coalesce(max(seq) FILTER (stream = '{JOURNAL}'), 0), {position}"
     connection.execute(f'INSERT INTO log."{STREAMS}" {last} FROM log."{STREAMS}"')
     for file in files:
         connection.execute(f"INSERT INTO log.{FILES} VALUES ({', '.join('?' * len(file))})", list(file))

@@ -31,7 +31,7 @@ def restore(backup: Path, state: Path, *, replace: bool = False, system: System 
         check_place(state, replace=replace)
         part = state / f"{LOG}.part"
         shutil.copyfile(backup / LOG, part)
-        _jump(part)
+        jump(part)
         aside = put_log(part, state, replace=replace, system=system)
         if (backup / CATALOG_FOLDER).is_dir() and not (state / CATALOG_FOLDER).exists():
             shutil.copytree(backup / CATALOG_FOLDER, state / CATALOG_FOLDER)
@@ -81,7 +81,7 @@ def _check_unused(log: Path) -> None:
         return
 
 
-def _jump(log: Path) -> None:
+def jump(log: Path) -> None:
     """Let the log go on with offsets beyond JUMP, by a mark of the journal."""
     last = f"coalesce(max(seq) FILTER (stream = '{JOURNAL}'), 0), coalesce(max(\"{OFFSET}\"), 0) + {JUMP}"
     with connect(log) as connection, transaction(connection):

@@ -66,7 +66,12 @@ class Database:
     @property
     def journal_mark(self) -> int:
         """The number of the last journal message in the database."""
-        return self._one(f"SELECT coalesce(max(seq), 0) FROM \"{STREAMS}\" WHERE stream = '{JOURNAL}'")
+        return self.journal_mark_at(2**63 - 1)
+
+    def journal_mark_at(self, offset: int) -> int:
+        """The number of the last journal message whose rows have offsets up to this one. Raises duckdb.Error."""
+        mark = f"stream = '{JOURNAL}' AND \"{OFFSET}\" <= {offset}"
+        return self._one(f'SELECT coalesce(max(seq), 0) FROM "{STREAMS}" WHERE {mark}')
 
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         """The highest committed number of each known one of these streams; from any thread. Raises duckdb.Error."""

@@ -33,6 +33,8 @@ _MAGIC: Final = b"BJ01"
 _HEADER: Final = struct.Struct("<4sIIIQ")
 _LENGTH: Final = np.dtype("<u4")
 _SUFFIX: Final = ".segment"
+_OWNER: Final = "owner"
+"""The name of the log, in a journal that is apart from it."""
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +55,22 @@ class Journal:
         """The number of the last message; the next one is numbered above it."""
         for path, first, _ in self._segments(0)[-1:]:
             self.last = first - 1 + sum(1 for _ in self._messages(path, first))
+
+    def claim(self, name: str) -> None:
+        """Let the journal be that of a log, where it is apart from it. Raises OSError, and ValueError for another's."""
+        owner = self._directory / _OWNER
+        if self._disk.exists(owner):
+            if (found := self._disk.read(owner).decode()) != name:
+                raise ValueError(f"the journal {self._directory} belongs to the log {found}, expected {name}")
+        elif self.size:
+            raise ValueError(f"the journal {self._directory} has no file {_OWNER}, expected one, or no messages")
+        else:
+            self._disk.replace(owner, name.encode())
+
+    @property
+    def first(self) -> int:
+        """The number of the first message that it has; of the next one, if it has none."""
+        return next((first for _, first, _ in self._segments(0)), self.last + 1)
 
     def append(self, frames: Sequence[bytes]) -> int:
         """Write and sync messages as one group; returns the number of the last one.

@@ -18,6 +18,7 @@ import duckdb
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
+from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, first_line
 from barograph_collector.storage.database import Database
@@ -44,6 +45,28 @@ REPLAY_ROWS: Final = 100_000
 _FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
 Read = TypeVar("Read")
 _log = logging.getLogger(__name__)
+
+
+def put_journal(state: Path, journal: Path | None, disk: Disk = SYSTEM.disk) -> None:
+    """Let the journal of the log in a state directory be in another directory, if one is named. Raises StoreError."""
+    if journal is None:
+        return
+    folder, target = state / JOURNAL_FOLDER, journal.absolute()
+    try:
+        if folder.is_symlink():
+            if folder.readlink() != target:
+                raise StoreError(f"the journal of {state} is in {folder.readlink()}, expected {target}")
+            return
+        if folder.exists():
+            if any(folder.iterdir()):
+                text = "expected that the collector was stopped before it is put elsewhere"
+                raise StoreError(f"the journal {folder} has messages, {text}")
+            folder.rmdir()
+        disk.make_directory(target, parents=True)
+        folder.symlink_to(target)
+        disk.sync_directory(state)
+    except OSError as error:
+        raise StoreError(f"cannot have the journal of {state} in {target}: {error.strerror}") from None
 
 
 class Store:
@@ -84,6 +107,14 @@ class Store:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
         """Replaced by `reopen`."""
+        self._is_apart = folder.is_symlink()
+        """Whether the journal outlives the disk of the database, and so has all that the lake lacks."""
+        if self._is_apart:
+            try:
+                self.journal.claim(self.database.name)
+            except (OSError, ValueError) as error:
+                self.database.close()
+                raise StoreError(str(error)) from None
         target = path.with_name(f"{path.name}.new")
         for left in (target, target.with_name(f"{target.name}.wal")):
             self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
@@ -183,7 +214,7 @@ class Store:
         Raises duckdb.Error, and OSError, as while a backup is made.
         """
         with self._hold():
-            number = self.database.journal_mark
+            number = self.database.journal_mark_at(self._published if self._is_apart else 2**63 - 1)
             self.database.checkpoint()
             self.journal.truncate(number)
 

@@ -36,6 +36,7 @@ _MORE: Final = {
     ("collector", "rate"): "Ten times as many may come at once.",
     ("collector", "keep_days"): "[Retention](../operator/sizing.md#retention).",
     ("collector", "lake_keep"): "[How long a day is kept](../operator/lake.md#how-long-a-day-is-kept).",
+    ("collector", "journal"): "[A journal apart](../operator/shards.md#a-journal-apart).",
     ("collector", "hot_days"): "[Where a day is](../operator/lake.md#where-a-day-is).",
     ("collector", "metrics"): "Read-only, plain HTTP, no password.",
     ("modeler", "access"): "[Tokens](../operator/privacy.md#tokens).",

@@ -74,7 +74,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
     # Settings of all daemons are validated before the first one starts.
-    log, modeler = settings(CollectorSettings, *_LAKE), settings(ModelerSettings, "window")
+    log, modeler = settings(CollectorSettings, *_LAKE, "journal"), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
     state = options.state or log.state or default_state()
     bound = urlsplit(log.listen)
@@ -85,6 +85,8 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         below = state if number == 1 else state / f"shard{number}"
         own, exposed = _shifted(listens, number), _shifted(metrics, number)
         places = [f"--state={below}", f"--listen=tcp://{_text(own)}", f"--metrics={_text(exposed)}"]
+        if log.journal is not None:
+            places.append(f"--journal={log.journal / f'shard{number}'}")
         command = [sys.executable, "-m", "barograph_collector.main", *config, *places, *passed(*_LAKE)]
         collectors.append(SupervisedDaemon(f"collector{number if number > 1 else ''}", command))
         endpoints.append(f"tcp://{_here(own)}")
@@ -193,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
         " jobs are shared between them (default: %(default)s)",
     )
     for section, name in (
-        *((CollectorSettings, name) for name in _LAKE),
+        *((CollectorSettings, name) for name in (*_LAKE, "journal")),
         (AlertsSettings, "alpha"),
         (AlertsSettings, "margin"),
         (ModelerSettings, "window"),

@@ -30,6 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--replace", action="store_true", help="put a log that is there aside, within the directory")
     parser.add_argument("--log", metavar="NAME", help="instead of a backup: the name of a log of the lake")
     lake_options.add(parser)
+    apart = "with --log: the directory of its journal, if that was apart from it; nothing that was acknowledged is lost"
+    parser.add_argument("--journal", type=Path, metavar="DIR", help=apart)
     options = parser.parse_args(arguments)
     if (options.backup is None) == (options.log is None):
         parser.error("expected DIR, or --log and --lake")
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.log is None:
             found, aside = restore(options.backup, options.state, replace=options.replace)
         elif (lake := lake_options.lake(options)) is not None:
-            found, aside = restore_from_lake(options.log, lake, options.state, replace=options.replace)
+            place, kept = options.state, options.journal
+            found, aside = restore_from_lake(options.log, lake, place, journal=kept, replace=options.replace)
         else:
             parser.error("argument --log: expected --lake with it")
     except (BackupError, LakeError) as error:

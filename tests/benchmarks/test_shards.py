@@ -1,0 +1,178 @@
+"""Collectors that share one lake, of which one is killed again and again, and PostgreSQL with the catalog too.
+
+Jobs send at an even pace to 1, 2 and 4 collectors. After the kills each record is in the lake once. How far the lake is
+behind is sampled each second, and what a core receives is measured before the kills. `KILLS=10` makes it shorter.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from barograph.lab.bench.load import Load
+from barograph.lab.bench.measured_collector import Usage
+from helpers.lakes import opened
+from helpers.log import wait_until
+from helpers.postgres import Postgres
+from helpers.printed import show
+from helpers.service import Service
+
+KILLS = int(os.environ.get("KILLS", "100"))
+SHARDS = (1, 2, 4)
+STREAMS, ROWS, RATE = 20, 50, 4_000.0
+"""Jobs of a collector, records of a message, and records a second of all jobs of a collector."""
+QUIET_SECONDS = 30.0
+END_SECONDS = 240.0
+
+
+@dataclass
+class Outcome:
+    """Of one number of collectors. received: records per second of processor time. lags: in seconds."""
+
+    kills: dict[str, int] = field(default_factory=lambda: {"collector": 0, "PostgreSQL": 0})
+    sent: int = 0
+    lost: int = 0
+    doubled: int = 0
+    received: float = 0.0
+    quiet: list[float] = field(default_factory=list)
+    lags: list[float] = field(default_factory=list)
+
+
+class Jobs(threading.Thread):
+    """Jobs that send to one collector until they are told to end, and all is acknowledged."""
+
+    def __init__(self, endpoint: str, number: int) -> None:
+        super().__init__(daemon=True)
+        self.load = Load(endpoint, STREAMS, ROWS, f"bench/{number}", seed=number)
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            self.load.pace(1.0, RATE)
+
+    def sent(self) -> dict[str, int]:
+        return {job.name: job.sent for job in self.load.jobs}
+
+
+def lag(shard: Service) -> float | None:
+    """How far the lake is behind a collector, None while that does not answer."""
+    *_, url = re.findall(r"metrics on (\S+);", shard.log.read_text())
+    try:
+        with urllib.request.urlopen(url, timeout=1.0) as reply:
+            found = re.search(r"^barograph_lake_lag_seconds (\S+)", reply.read().decode(), re.MULTILINE)
+    except OSError:
+        return None
+    return float(found[1]) if found else None
+
+
+@contextmanager
+def sampled(shards: list[Service], lags: list[float]) -> Iterator[None]:
+    """Append the greatest lag of all collectors once a second."""
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(1.0):
+            if known := [one for one in map(lag, shards) if one is not None]:
+                lags.append(max(known))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def kill(shards: list[Service], server: Postgres, chance: random.Random, times: int, kills: dict[str, int]) -> None:
+    """Kill one after the other, each time one of them at random, which comes back."""
+    for _ in range(times):
+        time.sleep(chance.uniform(0.1, 2.0))  # a random instant is what is wanted
+        victim = chance.choice([*shards, server])
+        if isinstance(victim, Postgres):
+            victim.stop()
+            time.sleep(chance.uniform(0.0, 0.5))
+            victim.start()
+            kills["PostgreSQL"] += 1
+        else:
+            victim.kill()
+            victim.start()
+            kills["collector"] += 1
+
+
+def stored(lake: Path, url: str) -> dict[str, tuple[int, int]]:
+    """Of each job in the lake: its records, and how many different ones they are."""
+    with opened(lake, url) as connection:
+        query = "SELECT job, count(*), count(DISTINCT first_index) FROM lake.blocks GROUP BY job"
+        return {job: (rows, different) for job, rows, different in connection.execute(query).fetchall()}
+
+
+def played(directory: Path, server: Postgres, count: int, times: int) -> Outcome:
+    outcome = Outcome()
+    lake, url = directory / "lake", server.database(f"shards{count}")
+    options = (f"--lake={lake}", f"--catalog={url}")
+    with ExitStack() as stack:
+        shards = []
+        for number in range(count):
+            (directory / f"{number}").mkdir(parents=True)
+            shards.append(stack.enter_context(Service(directory / f"{number}", *options)))
+        jobs = [Jobs(shard.endpoint, number) for number, shard in enumerate(shards)]
+        before = [Usage.of(shard.process.pid).cpu_seconds for shard in shards]
+        began = [sum(one.sent().values()) for one in jobs]
+        for one in jobs:
+            one.start()
+        with sampled(shards, outcome.quiet):
+            time.sleep(QUIET_SECONDS)
+        used = sum(Usage.of(shard.process.pid).cpu_seconds for shard in shards) - sum(before)
+        outcome.received = (sum(sum(one.sent().values()) for one in jobs) - sum(began)) / used
+        with sampled(shards, outcome.lags):
+            kill(shards, server, random.Random(count), times, outcome.kills)
+        for one in jobs:
+            one.ending.set()
+        for one in jobs:
+            one.join()
+        sent = {job: rows for one in jobs for job, rows in one.sent().items()}
+        outcome.sent = sum(sent.values())
+        wait_until(lambda: sum(found for _, found in stored(lake, url).values()) >= outcome.sent, "all is in the lake",
+                   END_SECONDS, every=1.0)  # fmt: skip
+        found = stored(lake, url)
+        outcome.lost = sum(max(rows - found.get(job, (0, 0))[1], 0) for job, rows in sent.items())
+        outcome.doubled = sum(rows - different for rows, different in found.values())
+        for one in jobs:
+            one.load.close()
+    return outcome
+
+
+@pytest.mark.timeout(1200)
+def test_no_record_is_lost_or_doubled_by_kills_of_collectors_and_the_catalog(tmp_path: Path) -> None:
+    found: dict[int, Outcome] = {}
+    with Postgres() as server:
+        for place, count in enumerate(SHARDS):
+            times = (place + 1) * KILLS // len(SHARDS) - place * KILLS // len(SHARDS)
+            found[count] = played(tmp_path / f"{count}", server, count, times)
+    first = found[SHARDS[0]].received
+    show(
+        "collectors; kills; records sent, lost, doubled; seconds that the lake is behind, p50 and p99, before and"
+        " during kills; records per second of processor time",
+        [
+            f"{count}; {one.kills['collector']} of collectors, {one.kills['PostgreSQL']} of PostgreSQL;"
+            f" {one.sent:,}, {one.lost}, {one.doubled};"
+            f" {np.quantile(one.quiet, 0.5):.0f} and {np.quantile(one.quiet, 0.99):.0f},"
+            f" {np.quantile(one.lags, 0.5):.0f} and {np.quantile(one.lags, 0.99):.0f};"
+            f" {one.received:,.0f}, {one.received / first:.2f} x"
+            for count, one in found.items()
+        ],
+    )
+    assert sum(sum(one.kills.values()) for one in found.values()) == KILLS
+    assert [(one.lost, one.doubled) for one in found.values()] == [(0, 0)] * len(SHARDS)
