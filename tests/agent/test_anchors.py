@@ -119,3 +119,22 @@ def test_messages_to_all_neighbours_are_one_iteration() -> None:
     anchor = anchors.find(records(pairs * 100))
     assert anchor is not None
     assert len(anchors.occurrences(records(pairs * 100), anchor)) == 100
+
+
+def test_where_a_rank_answers_whatever_comes_several_messages_are_one_iteration() -> None:
+    """An assembler: messages are answered at once or later, and requests of 32 answers tested together."""
+    rng = np.random.default_rng(1)
+    calls: list[Call] = []
+    waiting = answered = 0
+    for _ in range(4000):
+        calls += [(1, "Iprobe", 1, 0), (2, "Recv", 1, int(rng.integers(5)))]
+        waiting += 1
+        while waiting and rng.random() < 0.5:
+            calls.append((3, "Isend", 1, int(rng.integers(5))))
+            waiting, answered = waiting - 1, answered + 1
+            if answered % 32 == 0:
+                calls += [(4, "Test", 0, 0)] * 32
+    anchor = anchors.find(records(calls))
+    assert anchor is not None
+    assert anchor.op == NUMBERS["Iprobe"]
+    assert anchor.every in (32, 64)

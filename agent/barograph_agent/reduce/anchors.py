@@ -11,6 +11,8 @@ A token is a candidate if the calls between two of its occurrences are alike:
 - rarer ones in few of them. So an inner loop of three steps is part of the iteration around it, and a loop whose every
   twentieth step writes a file is one of steps.
 
+Where ranks answer whatever message comes, several together are alike, and an iteration is as many.
+
 Of all candidates the most frequent one has the shortest iteration, whatever the number of calls in it. Where every
 token comes several times in an iteration, the period is where the sequence is most like itself (autocorrelation), and
 the anchor is each n-th occurrence.
@@ -41,6 +43,12 @@ MAX_RARE_TIME: Final = 0.5
 """The same of their time."""
 MIN_PRESENCE: Final = 0.75
 """Mean share of the segments in which tokens come that are not rare."""
+MIN_GROUP_PRESENCE: Final = 0.98
+"""The same of several messages together."""
+MIN_GROUPS: Final = 50
+"""Such groups, from which on they are an iteration."""
+MESSAGES: Final = (2, 4, 8, 16, 32, 64)
+"""Messages that are one iteration together, where their order is by chance."""
 SAME_COUNT: Final = 0.9
 """Candidates whose counts are within this share come equally often."""
 MIN_MATCH: Final = 0.85
@@ -71,16 +79,17 @@ class Anchor(NamedTuple):
 
 def find(calls: Records) -> Anchor | None:
     """The anchor of the loop in these calls of one rank, in order; None if there is none."""
+    parts: list[_Tokens] = []
     for share in SHARES:
         part = calls[-MAX_CALLS:]
         part = part[-max(int(len(part) * share), 1) :]
         if len(part) < MIN_ITERATIONS:
-            return None
-        tokens = _Tokens(part)
+            break
+        parts.append(tokens := _Tokens(part))
         anchor = tokens.by_segments() or tokens.by_period()
         if anchor is not None:
             return anchor
-    return None
+    return next(filter(None, (tokens.by_messages() for tokens in parts)), None)
 
 
 def occurrences(calls: Records, anchor: Anchor) -> Integers:
@@ -140,6 +149,7 @@ class _Tokens:
         self._keys, self._sequence, self._counts = np.unique(
             (base << 2 | match) << 16 | value, return_inverse=True, return_counts=True
         )
+        self._most = int(self._counts.max())
         self._times = calls["exit_ns"].astype(np.int64)
 
     def by_segments(self) -> Anchor | None:
@@ -168,6 +178,25 @@ class _Tokens:
         token = min(tokens, key=lambda one: (each[one], self._rank_of(one)))
         return self._anchor(token, int(each[token]))
 
+    def by_messages(self) -> Anchor | None:
+        """Each n-th message that is received: where ranks answer whatever comes, what one takes differs by chance.
+
+        What n take is alike.
+        """
+        order = np.argsort(-self._counts, kind="stable")[:MAX_CANDIDATES]
+        anchors = {token: self._anchor(token) for token in order.tolist()}
+        received = [
+            token
+            for token, anchor in anchors.items()
+            if not anchor.match and OPERATIONS.get(anchor.op, "") in (*FROM_ONE, *FROM_ANY)
+        ]
+        for every in MESSAGES:
+            likely = [one for one in received if self._counts[one] >= max(every * MIN_GROUPS, SAME_COUNT * self._most)]
+            found = [one for one in likely if self._has_like_segments(one, every)]
+            if found:
+                return self._anchor(min(found, key=self._rank_of), every)
+        return None
+
     def _rank_of(self, token: int) -> tuple[int, int]:
         """Orders tokens that come equally often, alike on all ranks of a program."""
         anchor = self._anchor(token)
@@ -177,8 +206,10 @@ class _Tokens:
         key = int(self._keys[token])
         return Anchor(key >> 18 & 0xFFFF, key >> 34, key >> 16 & 3, key & 0xFFFF, every)
 
-    def _has_like_segments(self, token: int) -> bool:
-        at = np.flatnonzero(self._sequence == token)
+    def _has_like_segments(self, token: int, every: int = 1) -> bool:
+        at = np.flatnonzero(self._sequence == token)[every - 1 :: every]
+        if len(at) < MIN_ITERATIONS:
+            return False
         first, last, number = int(at[0]), int(at[-1]), len(at) - 1
         if len(self._sequence) - 1 - last > MAX_TAIL * int(np.diff(at).max()):
             return False
@@ -188,8 +219,8 @@ class _Tokens:
         pairs = np.unique(segment * tokens + inner)
         presence = np.bincount(pairs % tokens, minlength=tokens) / number
         counts = np.bincount(inner, minlength=tokens)
-        rare = counts < RARE * number
-        if presence[~rare].mean() < MIN_PRESENCE:
+        rare = counts < RARE * number * every
+        if presence[~rare].mean() < (MIN_PRESENCE if every == 1 else MIN_GROUP_PRESENCE):
             return False
         with_rare = np.unique(pairs[rare[pairs % tokens]] // tokens)
         most = MAX_RARE_SEGMENTS * number
