@@ -87,7 +87,7 @@ def _scaling(answer: Answer) -> Iterator[str]:
         else:
             yield (
                 f"More ranks pay up to {pays['until_ranks']:,} at least, twice as many saving {saved} of the time or"
-                " more; beyond that there is no prediction."
+                " more; beyond that there is no prediction, or none that is certain enough."
             )
 
 

@@ -10,15 +10,15 @@ from barograph_modeler.forecasts.history import Application, WorkloadPlace, prob
 from barograph_modeler.forecasts.lengths.finding import length_law
 from barograph_modeler.forecasts.lengths.law import LengthLaw, OtherLength, other_length
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
-from barograph_modeler.forecasts.sizes import SizeSpace
+from barograph_modeler.forecasts.sizes import SizeSpace, is_number
 from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.scaling.answer import Prediction, Refusal
 
 NO_SIZE: Final = (1.0,)
 
 
-class AmbiguousWork(Exception):
-    """Several works have been run, and the question names none. The text has the number."""
+class UnlocatedQuestion(Exception):
+    """It is not known which problem a question is about. The text has the reason, and what was expected."""
 
 
 class ProblemSize(NamedTuple):
@@ -48,11 +48,13 @@ class ProblemSize(NamedTuple):
 
 @dataclass(frozen=True)
 class ProblemSpace:
-    """sizes: for each work, by its label, which numbers make up sizes. lengths: which is the length of its runs."""
+    """sizes: for each work, by its label, which numbers make up sizes. lengths: which is the length of its runs. names:
+    the parameters that its runs have had."""
 
     application: Application
     sizes: Mapping[str, SizeSpace]
     lengths: Mapping[str, LengthLaw] = field(default_factory=dict)
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,16 +70,31 @@ class ProblemSpace:
         sizes = {label: SizeSpace.of(some) for label, some in works.items()}
         phased = {label: [(place, (parts or {}).get(place, ())) for place, _ in some] for label, some in works.items()}
         laws = {label: law for label, some in phased.items() if (law := length_law(some)) is not None}
-        return cls(application, sizes, laws)
+        names = {
+            label: frozenset(name for place, _ in some for name, _ in place.params) for label, some in works.items()
+        }
+        return cls(application, sizes, laws, names)
 
     def locate(self, params: Mapping[str, str]) -> ProblemSize:
         """The problem and size of a run or a question.
 
         One without any parameter of the size asks for no size. One that has a part of them, or has no numbers there,
         is a problem of its own. One of a length that has not run is located at the nearest that has. Raises
-        AmbiguousWork.
+        UnlocatedQuestion where several works have run and none is named, and for numbers without a part of the size of
+        which no run has the name.
         """
-        return self._locate_nearest(self._with_work(params))
+        params = self._with_work(params)
+        self._check_names(params)
+        return self._locate_nearest(params)
+
+    def _check_names(self, params: Mapping[str, str]) -> None:
+        label = params.get(WORK, "")
+        space, names = self.sizes.get(label), self.names.get(label, frozenset())
+        if space is None or not space.names or params.keys() & set(space.names):
+            return
+        unknown = [name for name, text in params.items() if name not in names and name != WORK and is_number(text)]
+        if unknown:
+            raise UnlocatedQuestion(f"no run has had a parameter {unknown[0]}, expected {' and '.join(space.names)}")
 
     def _locate_nearest(self, params: Mapping[str, str]) -> ProblemSize:
         length = other_length(self.lengths.get(params.get(WORK, "")), params)
@@ -115,7 +132,7 @@ class ProblemSpace:
         if WORK in params or ("" in self.sizes and len(self.sizes) == 1):
             return params
         if len(self.sizes) > 1:
-            raise AmbiguousWork(f"{len(self.sizes)} works have been run and none was named, expected one")
+            raise UnlocatedQuestion(f"{len(self.sizes)} works have been run and none was named, expected one")
         return {**params, WORK: next(iter(self.sizes))}
 
     def _locate(self, params: Mapping[str, str]) -> ProblemSize:

@@ -102,6 +102,11 @@ class SizeSpace:
         return number
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number above 0."""
+    return _number(text) > 0
+
+
 def _number(text: str) -> float:
     """The number that a text is; 0 if it is none, or not finite and above 0."""
     try:

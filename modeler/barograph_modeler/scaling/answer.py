@@ -17,6 +17,8 @@ TAIL: Final = 0.025
 """Probability below the lower limit, and above the upper one."""
 MAX_LIMIT_RATIO: Final = 400.0
 """Ratio of upper to lower limit up to which a time limit is proposed, and of that to the median."""
+WIDE: Final = 20.0
+"""Ratio of upper to lower limit from which a prediction is vague: it has a warning, and nothing follows from it."""
 MAX_REACH: Final = 1e6
 """Largest ratio of a limit to the median. Limits farther away, of runs that contradict each other, are cut there."""
 OWN_RUNS: Final = "runs at this scale"
@@ -85,6 +87,11 @@ class Prediction:
     def has_time_limit(self) -> bool:
         """Whether the interval is narrow enough for a time limit that is of use."""
         return self.upper_seconds <= MAX_LIMIT_RATIO * self.lower_seconds
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether the limits are so far apart that a ratio to another prediction tells nothing."""
+        return self.upper_seconds > WIDE * self.lower_seconds
 
     def time_limit(self, tail: float) -> float:
         """The seconds that a run exceeds with probability `tail`, at most MAX_LIMIT_RATIO times the median."""

@@ -29,7 +29,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
 from barograph_modeler.scaling.amdahl.saturation import SaturatingCurve, saturating
-from barograph_modeler.scaling.answer import AS_THEY_WERE, Prediction, Refusal, central_limits, from_runs
+from barograph_modeler.scaling.answer import AS_THEY_WERE, WIDE, Prediction, Refusal, central_limits, from_runs
 from barograph_modeler.scaling.calibration import (
     CURVES,
     LEVEL,
@@ -58,8 +58,6 @@ __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
 FARTHEST: Final = 100
 """Largest ratio of predicted to largest known ranks, and of smallest known to predicted ranks."""
-WIDE: Final = 20.0
-"""Ratio of upper to lower limit from which there is a warning."""
 MAX_CALIBRATED: Final = 64
 """Latest problems by which weights and intervals are calibrated."""
 MAX_CALIBRATED_SIZES: Final = 2

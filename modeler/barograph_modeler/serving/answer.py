@@ -11,7 +11,7 @@ import numpy as np
 from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import Published, smallest_scale
-from barograph_modeler.forecasts.problems import AmbiguousWork, ProblemSize
+from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
@@ -128,7 +128,7 @@ class _ProblemQuery:
         self.refusal: Refusal | None = None
         try:
             self._place = known.space.locate(question.params)
-        except AmbiguousWork as error:
+        except UnlocatedQuestion as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
         self._problem, self._size = self._place.name, self._place.size
         self._space, self._newest = known.space, newest_params(known)
@@ -184,14 +184,14 @@ class _ProblemQuery:
     def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
         """Speedup over the smallest scale: over the median of its runs, else over its prediction.
 
-        None along a series: the work at both scales differs.
+        None along a series, since the work at both scales differs, and where the prediction there is too uncertain.
         """
         ranks = self._smallest
         if self._series_size(ranks) is not None:
             return None
         if self._runs is not None:
             seconds = smallest_scale(self._runs)[1] * self._length_ratio(ranks)
-        elif isinstance(at := self.predict(ranks), Prediction):
+        elif isinstance(at := self.predict(ranks), Prediction) and not at.is_vague:
             seconds = at.expected_seconds
         else:
             return None
@@ -211,17 +211,17 @@ class _ProblemQuery:
     def pays(self) -> dict[str, Any] | None:
         """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:
 
-        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond. None along a series,
-        and where no doubling can be predicted.
+        rule: doubling is less than MIN_GAIN times as fast. refusal: there is no prediction beyond, or a vague one. None
+        along a series, and where no doubling can be predicted.
         """
         if self._series_size(self._smallest) is not None:
             return None
         ranks, here = self._smallest, self.predict(self._smallest)
-        if isinstance(here, Refusal):
+        if isinstance(here, Refusal) or here.is_vague:
             return None
         while 2 * ranks <= MAX_RANKS:
             prediction = self.predict(2 * ranks)
-            if isinstance(prediction, Refusal):
+            if isinstance(prediction, Refusal) or prediction.is_vague:
                 return None if ranks == self._smallest else {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
             if here.expected_seconds < MIN_GAIN * prediction.expected_seconds:
                 return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}

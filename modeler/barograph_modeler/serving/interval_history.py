@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.forecasts.history import WorkloadPlace
 from barograph_modeler.forecasts.library import Published
-from barograph_modeler.forecasts.problems import AmbiguousWork
+from barograph_modeler.forecasts.problems import UnlocatedQuestion
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.maxima.interval_forecast import IntervalSample
 from barograph_modeler.maxima.trend import BLOCKS
@@ -60,7 +60,7 @@ class IntervalHistory(NamedTuple):
         """
         try:
             scales, size = _scales(known, places, workloads, question)
-        except (AmbiguousWork, _NoScale) as error:
+        except (UnlocatedQuestion, _NoScale) as error:
             return cls(question.ranks, refusal=str(error))
         largest = max(scales)
         if question.ranks not in scales and question.ranks < largest:
@@ -86,7 +86,7 @@ def _scales(
 ) -> tuple[dict[int, Workload], str]:
     """Workloads with intervals of the problem in question, by ranks ascending, and the size along a series.
 
-    Raises AmbiguousWork and _NoScale.
+    Raises UnlocatedQuestion and _NoScale.
     """
     located = known.space.locate(question.params)
     if located.others:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
-from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace
+from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace, UnlocatedQuestion
 
 APP = Application("lab", "solver")
 
@@ -43,6 +43,15 @@ def test_runs_with_a_part_of_the_size_are_a_problem_of_their_own():
     known = space(({"n": "100", "m": "1"}, 4, 1.0), ({"n": "200", "m": "2"}, 4, 2.0))
     assert known.locate({"n": "100"}) == ProblemSize("lab/solver n=100", NO_SIZE)
     assert known.locate({"n": "100", "m": "x"}) == ProblemSize("lab/solver m=x n=100", NO_SIZE)
+
+
+def test_a_number_under_a_name_that_no_run_has_had_is_no_problem_of_its_own():
+    known = space(({"n": "100"}, 4, 1.0), ({"n": "200"}, 4, 2.0))
+    with pytest.raises(UnlocatedQuestion, match=r"^no run has had a parameter N, expected n$"):
+        known.locate({"N": "6400"})
+    # Words are; and a number beside the size.
+    assert known.locate({"mesh": "fine"}).size is None
+    assert known.locate({"n": "400", "dt": "2"}).size == (400.0,)
 
 
 def test_a_scale_that_is_the_logarithm_of_a_size_is_found_by_the_times():

@@ -315,6 +315,24 @@ def test_along_a_weak_series_no_size_need_be_given():
     assert "The size grows with the ranks as it did: n=32." in said["conditions"]
     assert said["speedup"] is said["pays"] is None
     assert [point[0] for point in said["observed"]] == [2, 4, 8, 16]
+    # What that size takes on 2 ranks, a weak series does not show: nothing is concluded from it.
+    known = made.library.published[Application("lab", "solver")]
+    said = answer(known, Question("solver", 32, params={"n": "32"}))
+    assert said["expected_seconds"] == pytest.approx(law(32, 32), rel=0.15)
+    assert said["speedup"] is said["pays"] is None
+
+
+def test_a_number_of_a_name_that_no_run_has_had_is_refused_with_those_that_have_run():
+    made, campaign = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Campaign()
+    processor = ModelerProcessor(Learner(), made, inline_features())
+    for ranks in (2, 4, 8):
+        for table, columns in campaign.run(ranks, ranks).items():
+            processor.observe(table, columns, 0.0)
+    processor.step(0.0)
+    processor.step(0.0)
+    said = answer(made.library.published[Application("lab", "solver")], Question("solver", 32, params={"N": "32"}))
+    assert said["refusal"] == "no run has had a parameter N, expected n"
+    assert [one["params"] for one in said["others"]] == ["n=2", "n=4", "n=8"]
 
 
 def test_a_refusal_is_an_answer_and_says_why():
