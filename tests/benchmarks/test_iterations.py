@@ -40,7 +40,16 @@ FACTOR = 1.5
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "make", [iterating.freefem, iterating.gromacs, iterating.hyphy, iterating.mplrs, iterating.phyml]
+    "make",
+    [
+        iterating.conjugate_gradients,
+        iterating.freefem,
+        iterating.gromacs,
+        iterating.hyphy,
+        iterating.mplrs,
+        iterating.phyml,
+        iterating.pool,
+    ],
 )
 def test_a_program_has_an_interval_for_each_iteration_that_it_reports(
     make: Callable[[], IteratingProgram], tmp_path: Path

@@ -40,6 +40,47 @@ water
 """
 STEPS = 5000
 DYNAMICS = f"integrator = md\nnsteps = {STEPS}\ndt = 0.002\ncoulombtype = PME\nnstcalcenergy = 100\nnstlog = 1000\n"
+POOL = """\
+import time
+from mpi4py.futures import MPIPoolExecutor
+
+def work(number):
+    end = time.time() + 0.03
+    while time.time() < end:
+        pass
+    return number
+
+if __name__ == "__main__":
+    with MPIPoolExecutor() as pool:
+        for number in pool.map(work, range(1000)):
+            print("task", number)
+"""
+CONJUGATE_GRADIENTS = """\
+import sys
+import petsc4py
+petsc4py.init(sys.argv)
+from petsc4py import PETSc
+
+side = 300
+matrix = PETSc.Mat().createAIJ([side**2, side**2], nnz=5)
+first, end = matrix.getOwnershipRange()
+for row in range(first, end):
+    matrix[row, row] = 4
+    for other in (row - side, row + side, row - 1 if row % side else -1, row + 1 if (row + 1) % side else -1):
+        if 0 <= other < side**2:
+            matrix[row, other] = -1
+matrix.assemble()
+right, solution = matrix.createVecLeft(), matrix.createVecRight()
+right.set(1.0)
+solver = PETSc.KSP().create()
+solver.setOperators(matrix)
+solver.setType("pipecg")
+solver.getPC().setType("jacobi")
+solver.setTolerances(rtol=1e-14, max_it=20000)
+solver.solve(right, solution)
+if PETSc.COMM_WORLD.rank == 0:
+    print("iterations", solver.getIterationNumber())
+"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +139,22 @@ def gromacs() -> IteratingProgram:
     files = {"water.top": WATER, "run.mdp": DYNAMICS}
     made = debian("gromacs-openmpi", 3, program, files, setup=setup, needs={"/usr/bin/gmx": "gromacs"})
     return IteratingProgram(made, lambda folder: int(_all(r"Statistics over (\d+) steps", folder, "md.log")[-1]))
+
+
+def pool() -> IteratingProgram:
+    """mpi4py's pool of workers: tasks of 30 ms."""
+    program = ["/usr/bin/python3", "-m", "mpi4py.futures", "tasks.py"]
+    needs = {"/usr/lib/python3/dist-packages/mpi4py": "python3-mpi4py"}
+    made = debian("python3-mpi4py", 3, program, {"tasks.py": POOL}, needs=needs)
+    return IteratingProgram(made, lambda folder: len(_all(r"^task \d+$", folder)))
+
+
+def conjugate_gradients() -> IteratingProgram:
+    """PETSc's pipelined conjugate gradients: each iteration waits for an Iallreduce."""
+    program = ["/usr/bin/python3", "solve.py"]
+    needs = {"/usr/lib/petsc/lib/python3/dist-packages/petsc4py": "python3-petsc4py-real"}
+    made = debian("python3-petsc4py", 2, program, {"solve.py": CONJUGATE_GRADIENTS}, needs=needs)
+    return IteratingProgram(made, lambda folder: int(_all(r"^iterations (\d+)$", folder)[-1]))
 
 
 def _all(pattern: str, folder: Path, name: str = OUTPUT) -> list[str]:
