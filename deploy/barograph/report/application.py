@@ -45,7 +45,7 @@ def view(
     bands = context.learned(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
     at = ranks or 2 * max(scale.ranks for scale in scales)
-    answer, error = context.predict(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1)
+    answer, error = context.predict_some(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1)
     healthy = {run["workload"] for run in selected if run["exit_status"] == 0 and not run["alarmed"]}
     classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, healthy, bands)
     fitted = [one for one in classes if one.verdict is not None]

@@ -64,6 +64,20 @@ class ViewContext:
         self.note = self.note or result.note
         return result.rows
 
+    def predict_some(self, params: Mapping[str, str], **fields: object) -> tuple[dict[str, Any] | None, str]:
+        """As `predict`; where the question leaves open which of several works or sizes it is about, of that which has
+        run most often, and a warning names it."""
+        answer, error = self.predict(params, **fields)
+        if answer is None or answer["refusal"] is None or not answer["others"]:
+            return answer, error
+        most = max(answer["others"], key=lambda one: one["runs"])["params"]
+        chosen = dict(word.split("=", 1) for word in most.split(" ") if "=" in word)
+        found, _ = self.predict({**params, **chosen}, **fields) if chosen else (None, "")
+        if found is None or found["refusal"] is not None:
+            return answer, error
+        found["warnings"] = [*found["warnings"], f"Several have been run: this is {most}; none has more runs."]
+        return found, ""
+
     def predict(self, params: Mapping[str, str], **fields: object) -> tuple[dict[str, Any] | None, str]:
         """The modeler's answer to `question`, or None and the reason why there is none."""
         try:
