@@ -34,6 +34,8 @@ class Rank:
         """Number, seconds and end of each."""
         self.reported: list[int] = []
         """Intervals in each report of what is communicated."""
+        self.sent: list[int] = []
+        """Messages in each."""
 
     def restart(self) -> None:
         """The sidecar is killed and starts again, from what it has committed."""
@@ -49,6 +51,7 @@ class Rank:
                 self.intervals += zip(*(column.tolist() for column in columns), strict=True)
             elif rows.table == "signatures":
                 self.reported.append(sum(rows.values["intervals"]))
+                self.sent.append(sum(rows.values["messages"]))
         self.rings.release()
 
     def pass_time(self, seconds: float) -> None:
@@ -96,6 +99,8 @@ def test_every_iteration_is_an_interval_also_those_before_the_anchor_was_named(r
     assert rank.rings.counted() == (1006, 0)
     # Of what was communicated, that of the collectives is known, and of the iterations whose messages were counted.
     assert 5 + 700 < rank.reported[0] < 5 + 800
+    # A message in each iteration; those of iterations before the anchor was named are not counted either.
+    assert rank.sent[0] == rank.reported[0] - 6
     assert rank.rings.rows == 1006
 
 

@@ -14,6 +14,7 @@ from barograph_agent.ring.reader import (
     HEADER_BYTES,
     MAGIC,
     MODULE,
+    OPERATIONS,
     RECORD,
     SITE,
     VERSION,
@@ -21,6 +22,8 @@ from barograph_agent.ring.reader import (
 )
 
 STARTED_NS = 5_000_000_000
+MESSAGE_BYTES = 100
+"""Of each Send."""
 STARTED_UNIX_NS = 1_700_000_000_000_000_000
 MAX_UNSEEN = 1 << 20
 """WRITER_MAX_UNSEEN of the shim."""
@@ -54,7 +57,7 @@ class FakeShim:
         self.iterations = self._bytes[records_end:iterations_end].view(RECORD)
         self.calls = self._bytes[iterations_end:].view(CALL)
         self.capacity = capacity
-        self.seen = self.iterations_seen = self._passed = 0
+        self.seen = self.iterations_seen = self._passed = self._messages = 0
         self.set(
             version=VERSION,
             header_bytes=HEADER_BYTES,
@@ -136,6 +139,7 @@ class FakeShim:
     def call(self, exit_ns: int, site: int, op: int, *, wait_ns: int = 1, p2p_ns: int = 0, detail: int = 1) -> None:
         """Any other call, as the shim treats it with what is wanted."""
         want, at = Want.of(self.get("wanted")), STARTED_NS + exit_ns
+        self._messages += OPERATIONS[op] == "Send"
         if want.calls:
             head = self.get("call_head")
             self.calls[head % len(self.calls)] = (at, site, op, 1, detail)
@@ -154,9 +158,10 @@ class FakeShim:
                     site,
                     op,
                     want.every,
-                    0,
-                    0,
+                    self._messages,
+                    MESSAGE_BYTES * self._messages,
                 )
+                self._messages = 0
                 self.iterations[head % len(self.iterations)] = record
                 self.set(iteration_head=head + 1)
             else:

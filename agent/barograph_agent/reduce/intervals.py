@@ -175,8 +175,8 @@ class IntervalReader:
         index = collectives + others + 1
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         if cursor.looks < REPORTS:
-            # What was sent in iterations that are recalled is not known.
-            last = cursor.iteration_index + cursor.recalled + len(recalled)
+            # What was sent in iterations that are recalled is not known: the first record after them has all of it.
+            last = cursor.iteration_index + cursor.recalled + len(recalled) + bool(len(recalled))
             counted = ~is_iteration | (counts > last)
             add(cursor.traffic, classes[counted[known]], records[known & counted])
         cursor.recalled += len(recalled)
