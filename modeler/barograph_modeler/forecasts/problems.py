@@ -41,8 +41,7 @@ class ProblemSize(NamedTuple):
                 text = f"The runtime may be proportional to {name}, or may not depend on it: it never varied."
                 prediction = prediction.perhaps_times(ratio, text)
         if self.length is not None and isinstance(prediction, Prediction):
-            law, known, asked = self.length
-            prediction = prediction.times(*law.ratio(ranks, known, asked), law.text(ranks))
+            prediction = prediction.times(*self.length.ratio(ranks), self.length.text(ranks))
         return prediction
 
 
@@ -69,7 +68,7 @@ class ProblemSpace:
             works.setdefault(dict(place.params).get(WORK, ""), []).append((place, seconds))
         sizes = {label: SizeSpace.of(some) for label, some in works.items()}
         phased = {label: [(place, (parts or {}).get(place, ())) for place, _ in some] for label, some in works.items()}
-        laws = {label: law for label, some in phased.items() if (law := length_law(some)) is not None}
+        laws = {label: law for label, some in phased.items() if (law := length_law(some, sizes[label])) is not None}
         names = {
             label: frozenset(name for place, _ in some for name, _ in place.params) for label, some in works.items()
         }
@@ -99,6 +98,8 @@ class ProblemSpace:
     def _locate_nearest(self, params: Mapping[str, str]) -> ProblemSize:
         length = other_length(self.lengths.get(params.get(WORK, "")), params)
         if length is not None:
+            numbers = self.sizes[params.get(WORK, "")].numbers(length.law.others, params)
+            length = length._replace(size=numbers or ())
             params = {**params, length.law.name: length.law.nearest(params[length.law.name]) or ""}
         return self._locate(params)._replace(length=length)
 

@@ -83,7 +83,11 @@ class SizeSpace:
 
     def size(self, params: Mapping[str, str]) -> tuple[float, ...] | None:
         """The size; None if a number is missing."""
-        numbers = tuple(self._size(name, params.get(name, "")) for name in self.names)
+        return self.numbers(self.names, params)
+
+    def numbers(self, names: Iterable[str], params: Mapping[str, str]) -> tuple[float, ...] | None:
+        """Some of the numbers of a size; None if one is missing."""
+        numbers = tuple(self._size(name, params.get(name, "")) for name in names)
         return numbers if all(numbers) else None
 
     def text(self, size: Iterable[float]) -> str:

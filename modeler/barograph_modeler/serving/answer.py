@@ -206,7 +206,7 @@ class _ProblemQuery:
     def _length_ratio(self, ranks: int) -> float:
         """The runtime of the length that is asked for over that of the runs."""
         length = self._place.length
-        return 1.0 if length is None else length.law.ratio(ranks, length.known, length.asked)[0]
+        return 1.0 if length is None else length.ratio(ranks)[0]
 
     def pays(self) -> dict[str, Any] | None:
         """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:

@@ -28,15 +28,15 @@ PROGRAM = PhasedProgram(other=3.0, work=0.16)  # 3 s, and 20 ms an interval on 8
 def learned(
     *runs: tuple[int, dict[str, int], int],
     with_rows: bool = True,
-    work: Callable[[int], float] = lambda _: PROGRAM.work,
+    work: Callable[[dict[str, int]], float] = lambda _: PROGRAM.work,
 ) -> Published:
-    """What the service has published after runs: ranks, parameters, number of intervals. work: in one of them."""
+    """What the service has published after runs: ranks, parameters, number of intervals. work: in an interval."""
     processor = ModelerProcessor(
         Learner(), Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), inline_features()
     )
     program = replace(PROGRAM)
     for number, (ranks, params, intervals) in enumerate(runs, 1):
-        program.intervals, program.work = intervals, work(intervals)
+        program.intervals, program.work = intervals, work(params)
         observe_run(processor, number, ranks, program.run(ranks), params, with_rows=with_rows)
     processor.step(0.0)
     return processor.forecaster.library.published[APP]
@@ -101,7 +101,18 @@ def test_a_number_that_is_not_found_to_be_the_length_is_none(runs):
 def test_a_number_that_is_a_size_too_is_no_length():
     runs = [(8, {"n": n}, n) for n in (400, 1600)]
     assert learned(*runs).space.lengths[""].name == "n"
-    assert learned(*runs, work=lambda n: n / 2500).space.lengths == {}
+    assert learned(*runs, work=lambda params: params["n"] / 2500).space.lengths == {}
+
+
+@pytest.mark.parametrize("grid", [1, 64])
+def test_the_pace_is_that_of_the_size_that_is_asked_for(grid: int):
+    """3 s of setup: most of a run of the small grid, next to nothing of the large one."""
+    sizes = [(8, {"steps": 400, "grid": grid}, 400) for grid in (1, 64) for _ in range(3)]
+    known = learned(*sizes, work=lambda params: 0.02 * params["grid"])
+    found = answer(known, Question("solver", 8, params={"steps": "1600", "grid": str(grid)}))
+    program = replace(PROGRAM, intervals=1600, work=0.02 * grid)
+    assert found["expected_seconds"] == pytest.approx(program.run(8)[0], rel=0.03)
+    assert found["conditions"][-1].startswith("A run takes 3")
 
 
 def test_the_ratio_of_lengths_is_that_of_setup_and_pace():
@@ -110,4 +121,8 @@ def test_the_ratio_of_lengths_is_that_of_setup_and_pace():
     assert ratio == pytest.approx((10 + 40) / (10 + 10))
     assert spread < 0.1
     assert law.ratio(64, 100, 400)[1] > spread
+    sized = law._replace(scales=(LengthScale(8, 10.0, 0.1, (5.0,)), LengthScale(8, 10.0, 10.0, (500.0,))))
+    assert [sized.ratio(8, 100, 400, (size,))[0] for size in (5.0, 400.0)] == [
+        pytest.approx(ratio), pytest.approx(401 / 101),
+    ]  # fmt: skip
     assert (law.nearest("100"), law.nearest("many"), law.nearest("5"), law.nearest("120")) == (None, None, None, "100")

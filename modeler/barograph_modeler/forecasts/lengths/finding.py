@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barograph_modeler.forecasts.history import WorkloadPlace
-from barograph_modeler.forecasts.lengths.law import LengthLaw, LengthScale, length_of
+from barograph_modeler.forecasts.lengths.law import LengthLaw, LengthScale, Numbers, length_of
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun, phase_seconds
+from barograph_modeler.forecasts.sizes import SizeSpace
 
 MISCOUNT: Final = 2
 """Intervals by which a class may miss a multiple of the number: a first one, and a last one."""
@@ -19,8 +20,10 @@ STEADY: Final = 1.25
 """Paces of runs of different lengths at one scale differ by this ratio at most: else the number is a size too."""
 
 
-def length_law(runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> LengthLaw | None:
+def length_law(runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], sizes: SizeSpace) -> LengthLaw | None:
     """The length of the runs of one work, by workload; None if no number, or more than one, is found to be it.
+
+    sizes: which numbers make up sizes; the length may be among them.
 
     A number is a length if a class of intervals has occurred that many times, within MISCOUNT, in each run, and the
     classes that occurred a multiple of it take MIN_SHARE of the time in intervals, and of the runtime of the longest.
@@ -30,24 +33,26 @@ def length_law(runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> Len
     if not places:
         return None
     names = set.intersection(*({name for name, text in place.params if length_of(text)} for place in places))
-    found = [law for name in sorted(names) if (law := _law(name, runs)) is not None]
+    found = [law for name in sorted(names) if (law := _law(name, runs, sizes)) is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _law(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> LengthLaw | None:
-    scales: dict[int, list[tuple[int, float, float]]] = {}
+def _law(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], sizes: SizeSpace) -> LengthLaw | None:
+    scales: dict[tuple[int, Numbers], list[tuple[int, float, float]]] = {}
+    others = tuple(one for one in sizes.names if one != name)
     for place, some in runs:
-        text = dict(place.params)[name] if some else ""
-        number = length_of(text)
+        params = dict(place.params)
+        number, size = length_of(params[name] if some else ""), sizes.numbers(others, params) or ()
         for run in some:
             if (iterated := _iterated_seconds(run, number)) is None:
                 return None
-            scales.setdefault(place.ranks, []).append((number, run.seconds - iterated, iterated / number))
-    number, setup, pace = max(run for some in scales.values() for run in some)
+            scales.setdefault((place.ranks, size), []).append((number, run.seconds - iterated, iterated / number))
+    every = (run for some in scales.values() for run in some)
+    number, setup, pace = max(every, key=lambda run: run[1] + run[0] * run[2])
     if number * pace < MIN_SHARE * (setup + number * pace) or any(not _is_steady(some) for some in scales.values()):
         return None
     values = dict.fromkeys(text for place, _ in runs if length_of(text := dict(place.params).get(name, "")))
-    return LengthLaw(name, tuple(values), tuple(_scale(ranks, some) for ranks, some in sorted(scales.items())))
+    return LengthLaw(name, tuple(values), tuple(_scale(*at, some) for at, some in sorted(scales.items())), others)
 
 
 def _iterated_seconds(run: PhasedRun, number: int) -> float | None:
@@ -73,6 +78,6 @@ def _is_steady(runs: Iterable[tuple[int, float, float]]) -> bool:
     return max(paces) <= STEADY * min(paces)
 
 
-def _scale(ranks: int, runs: Sequence[tuple[int, float, float]]) -> LengthScale:
+def _scale(ranks: int, size: Numbers, runs: Sequence[tuple[int, float, float]]) -> LengthScale:
     setup, pace = (statistics.median(run[i] for run in runs) for i in (1, 2))
-    return LengthScale(ranks, max(setup, 0.0), pace)
+    return LengthScale(ranks, max(setup, 0.0), pace, size)
