@@ -6,12 +6,7 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +20,7 @@ from barograph_modeler.learning.workload import Workload
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.dispatch import MIN_WAITING, Dispatch
 from barograph_modeler.refits.workers import DaskCluster, LocalProcesses, Workers
+from helpers.dask import Cluster
 from helpers.printed import show
 
 REFITS = int(os.environ.get("REFITS", "5000"))
@@ -65,34 +61,14 @@ def drain(workers: Workers | None) -> tuple[float, float, int]:
     return taken, own, by_workers
 
 
-@contextmanager
-def cluster(workers: int, directory: Path) -> Iterator[DaskCluster]:
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", *arguments, "--host", "127.0.0.1", "--no-dashboard"]
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-
-    running = [start("distributed.cli.dask_scheduler", "--port", "0")]
-    assert running[0].stderr is not None
-    address = next(found[0] for line in running[0].stderr if (found := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
-    for number in range(workers):
-        place = str(directory / str(number))
-        running.append(start("distributed.cli.dask_worker", address, "--nthreads", "1", "--local-directory", place))
-    try:
-        yield DaskCluster(address)
-    finally:
-        for one in running:
-            one.kill()
-            one.communicate()
-
-
 @pytest.mark.timeout(7200)
 def test_refits(tmp_path: Path) -> None:
     assert REFITS > MIN_WAITING
     results = {"modeler alone": drain(None)}
     for processes in (1, 2):
         results[f"local processes: {processes}"] = drain(LocalProcesses(processes))
-    with cluster(2, tmp_path) as dask:
-        results["Dask, 2 workers"] = drain(dask)
+    with Cluster(2, tmp_path) as dask:
+        results["Dask, 2 workers"] = drain(DaskCluster(dask.address))
     alone = results["modeler alone"][0]
     lines = [
         f"{name:20} {taken:7.1f} s  {alone / taken:5.2f} times as fast  {CLASSES * taken / REFITS / 60:5.1f} min for "

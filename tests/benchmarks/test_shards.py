@@ -1,7 +1,10 @@
-"""Collectors that share one lake, of which one is killed again and again, and PostgreSQL with the catalog too.
+"""Collectors that share one lake, PostgreSQL with its catalog, and Dask workers: one after the other is killed.
 
 Jobs send at an even pace to 1, 2 and 4 collectors. After the kills each record is in the lake once. How far the lake is
-behind is sampled each second, and what a core receives is measured before the kills. `KILLS=10` makes it shorter.
+behind is sampled each second, and what a core receives is measured before the kills. Whoever publishes to the lake is a
+thread of its collector. A modeler's fits go to two Dask workers, and are the same as without any in the end.
+
+`KILLS=10` makes it shorter.
 """
 
 from __future__ import annotations
@@ -22,6 +25,15 @@ import pytest
 
 from barograph.lab.bench.load import Load
 from barograph.lab.bench.measured_collector import Usage
+from barograph_collector.daemon.runner import CYCLE_SECONDS
+from barograph_modeler.bands.class_model import WINDOW, ClassModel
+from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.learning.learner import REFIT_SECONDS, Learner
+from barograph_modeler.learning.workload import Workload
+from barograph_modeler.refits.batch import fit_windows, version
+from barograph_modeler.refits.dispatch import Dispatch
+from barograph_modeler.refits.workers import DaskCluster, Workers
+from helpers.dask import Cluster
 from helpers.lakes import opened
 from helpers.log import wait_until
 from helpers.postgres import Postgres
@@ -33,6 +45,7 @@ SHARDS = (1, 2, 4)
 STREAMS, ROWS, RATE = 20, 50, 4_000.0
 """Jobs of a collector, records of a message, and records a second of all jobs of a collector."""
 QUIET_SECONDS = 30.0
+WORKLOADS = 2_000
 END_SECONDS = 240.0
 
 
@@ -152,6 +165,62 @@ def played(directory: Path, server: Postgres, count: int, times: int) -> Outcome
         for one in jobs:
             one.load.close()
     return outcome
+
+
+def learner(workers: Workers | None) -> Learner:
+    """A learner with a class to be fitted in each of WORKLOADS."""
+    made = Learner(refit_seconds=REFIT_SECONDS, workers=None if workers is None else Dispatch(workers))
+    values = np.random.default_rng(1).lognormal(0, 0.05, (WORKLOADS, WINDOW))
+    for number, one in enumerate(values):
+        workload = made.workloads[str(number)] = Workload()
+        model = workload.intervals[1] = ClassModel()
+        model.learn(Blocks.of_values(one), np.arange(float(WINDOW)))
+        made.backlog.add((str(number), 1), 1.0)
+    return made
+
+
+def fitted(made: Learner) -> list[object]:
+    """The bands of all workloads once all are fitted."""
+    while made.backlog:
+        began = time.monotonic()
+        made.step(0.0)
+        time.sleep(max(0.0, began + CYCLE_SECONDS - time.monotonic()))
+    return [workload.intervals[1].bands for workload in made.workloads.values()]
+
+
+@pytest.mark.timeout(1200)
+def test_fits_are_the_same_whichever_dask_workers_are_killed(tmp_path: Path) -> None:
+    expected, chance, kills, rounds, by_workers = fitted(learner(None)), random.Random(1), 0, 0, 0
+    over = threading.Event()
+    with Cluster(2, tmp_path) as cluster:
+
+        def kill_workers() -> None:
+            nonlocal kills
+            while not over.wait(chance.uniform(2.0, 6.0)):
+                cluster.replace(chance.randrange(2))
+                kills += 1
+
+        killer = threading.Thread(target=kill_workers)
+        workers = DaskCluster(cluster.address)
+        wait_until(lambda: workers.executor() is not None, "the scheduler answers")
+        executor = workers.executor()
+        assert executor is not None
+        for future in [executor.submit(fit_windows, [np.arange(9.0) + 1], 0, version()) for _ in range(8)]:
+            future.result()  # started, with libraries in memory
+        killer.start()
+        try:
+            while kills < max(KILLS // 4, 3):
+                made = learner(workers)
+                assert fitted(made) == expected
+                rounds, by_workers = rounds + 1, by_workers + WORKLOADS - made.fitted_here
+        finally:
+            over.set()
+            killer.join()
+            workers.close()
+    show(
+        "fits while Dask workers are killed",
+        [f"{kills} kills; {rounds * WORKLOADS:,} fits, {by_workers:,} of them by workers; all the same as without"],
+    )
 
 
 @pytest.mark.timeout(1200)
