@@ -132,6 +132,10 @@ def pages(job: int, now: float, per_day: int) -> dict[str, list[str]]:
             queries.scales("hpc", app, params, None).text,
             queries.outcomes("hpc", app, None).text,
         ],
+        "report": [
+            queries.ProblemRuns(app, "hpc", params, now - 30 * DAY_SECONDS).classes().text,
+            queries.ProblemRuns(app, "hpc", params, now - 30 * DAY_SECONDS).sizes([1, 2, 3]).text,
+        ],
         "runs of a report": [
             queries.ended_runs(app, "hpc", now - 30 * DAY_SECONDS).text,
             queries.ProblemRuns(app, "hpc", params, now - 30 * DAY_SECONDS).alarms().text,
@@ -163,7 +167,9 @@ def test_a_page_has_its_answer_at_every_size(size: str, tmp_path: Path, request:
                     answer = querier.answer(wire.Sql(1, text, 20_000, 60.0))
                     slowest[page] = max(slowest.get(page, (0.0, "")), (time.perf_counter() - at, text))
                     assert (answer.error, answer.note) == ("", "")
-                    assert answer.rows or page in ("application", "runs of a report") or "scores" in text, text
+                    assert answer.rows or page in ("application", "report", "runs of a report") or "scores" in text, (
+                        text
+                    )
                 seconds.setdefault(page, []).append(time.perf_counter() - began)
                 processor.setdefault(page, []).append(time.process_time() - used)
         parts = (tmp_path / "lake").rglob("*.parquet")

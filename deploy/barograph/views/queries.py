@@ -429,7 +429,7 @@ SELECT * FROM scores WHERE job IN ({self.jobs}) AND {ALARMED} AND {_while_it_ran
             total = sum(row["seconds"] for row in found)
             return [row | {"share": row["seconds"] / total if total else 0.0} for row in found]
 
-        return JointQuery(classes(f"job IN ({self.healthy})", MAX_CLASSES), shared)
+        return JointQuery(classes(self._blocks, MAX_CLASSES), shared)
 
     def sizes(self, class_ids: Iterable[int]) -> JointQuery:
         """The numbers of single intervals of each class and workload of the healthy runs: `size`."""
@@ -453,7 +453,12 @@ WHERE drawn % step::UBIGINT = 0 ORDER BY drawn"""
 
     def _singles(self, class_ids: Iterable[int]) -> str:
         return f"""FROM blocks JOIN {grouped_jobs(self.subject)} jobs USING (job)
-    WHERE "count" = 1 AND class_id IN ({_numbers(class_ids)}) AND job IN ({self.healthy})"""
+    WHERE "count" = 1 AND class_id IN ({_numbers(class_ids)}) AND {self._blocks}"""
+
+    @property
+    def _blocks(self) -> str:
+        """The condition for blocks of the healthy runs. The bound in time lets DuckDB skip most of a long log."""
+        return f"job IN ({self.healthy}) AND ended_at >= {self.since - OPEN_DAYS * _DAY:.0f}"
 
 
 def bands(workloads: Iterable[str]) -> str:
