@@ -44,7 +44,7 @@ KILLS = int(os.environ.get("KILLS", "100"))
 SHARDS = (1, 2, 4)
 STREAMS, ROWS, RATE = 20, 50, 4_000.0
 """Jobs of a collector, records of a message, and records a second of all jobs of a collector."""
-QUIET_SECONDS = 30.0
+QUIET_SECONDS = 20.0
 WORKLOADS = 2_000
 END_SECONDS = 240.0
 
@@ -140,6 +140,9 @@ def played(directory: Path, server: Postgres, count: int, times: int) -> Outcome
         for number in range(count):
             (directory / f"{number}").mkdir(parents=True)
             shards.append(stack.enter_context(Service(directory / f"{number}", *options)))
+        # The first one makes the tables of the lake.
+        for shard in shards:
+            wait_until(lambda log=shard.log: " has rows up to " in log.read_text(), "the lake is open")
         jobs = [Jobs(shard.endpoint, number) for number, shard in enumerate(shards)]
         before = [Usage.of(shard.process.pid).cpu_seconds for shard in shards]
         began = [sum(one.sent().values()) for one in jobs]
