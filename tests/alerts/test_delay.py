@@ -9,16 +9,11 @@ from barograph_alerts.detection.delay import DelayLimit, DelayTest
 from barograph_modeler.pace.progress import ProgressProfile, fit_progress, least_delay
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import Window
+from helpers.trials import windows
 
 RISK = 0.001
 MARGIN = 0.05
 TOLERANCE = 0.2
-
-
-def windows(seconds: list[float]) -> list[Window]:
-    """Windows of 10 intervals that took so many seconds."""
-    ends = np.cumsum(seconds).tolist()
-    return [Window({1: 10}, {1: one}, end - one, end) for one, end in zip(seconds, ends, strict=True)]
 
 
 def progress(runs: int, steps: int = 60) -> ProgressProfile:

@@ -26,7 +26,7 @@ from barograph_alerts.studies.node_series import alarms, always_alarms, draw
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.timeline import Timeline
-from barograph_modeler.pace.windows import Window
+from helpers.trials import windows
 
 SECONDS = 2.0
 ONSET = 15
@@ -41,12 +41,6 @@ def spans(count: int, nodes: int, work: Work, classes: Callable[[int], dict[int,
     for i in range(count):
         own = {f"n{k}": work(i, k) * float(rng.lognormal(0, 0.01)) for k in range(nodes)}
         yield NodeSpan(SECONDS * i, SECONDS * (i + 1), own, own, max(own.values()) + 20, classes(i))
-
-
-def windows(seconds: list[float]) -> list[Window]:
-    """Windows of 10 intervals that took so many seconds."""
-    ends = np.cumsum(seconds).tolist()
-    return [Window({1: 10}, {1: one}, end - one, end) for one, end in zip(seconds, ends, strict=True)]
 
 
 def judged(*args, **kwargs) -> Evidence:

@@ -6,7 +6,14 @@ import numpy as np
 
 from barograph_alerts.processor import Scorer
 from barograph_modeler.learning.learner import Learner
+from barograph_modeler.pace.windows import Window
 from helpers.jobs import Simulation, part, scores_of, verdict
+
+
+def windows(seconds: list[float]) -> list[Window]:
+    """Windows of 10 intervals that took so many seconds."""
+    ends = np.cumsum(seconds).tolist()
+    return [Window({1: 10}, {1: one}, end - one, end) for one, end in zip(seconds, ends, strict=True)]
 
 
 def history(simulation: Simulation, runs: int = 5, factor: float = 1.0) -> dict[str, dict]:
