@@ -133,7 +133,9 @@ def test_nothing_of_a_user_is_left_in_the_store_after_an_erasure(tmp_path: Path,
     assert len(left[0]) < len(kept)
     assert alike(rows_of(swift, lake, "blocks", "jobs"), left)
     after = swift.names("erased")
-    assert set(before) & set(after) == {"some/lake/barograph-lake"}
+    # The marks are of producers whose jobs have not ended.
+    same = {name for name in set(before) & set(after) if "/marks/" not in name}
+    assert same == {"some/lake/barograph-lake"}
     for name in after:
         with swift.objects.open_input_file(f"erased/{name}") as file:
             content = file.read()
