@@ -30,6 +30,8 @@ class Tables:
         """rows_of_day: after so many rows the next commit begins a new day."""
         self.rows: dict[str, list[pa.Table]] = {name: [] for name in LOG_COLUMNS}
         self.marks: dict[str, int] = {}
+        self.journal_marks: list[tuple[int, int]] = []
+        """The head after each commit that had one, and the number of its last message of the journal."""
         self.head = 0
         self.name = name
         self.rows_of_day = rows_of_day
@@ -59,6 +61,9 @@ class SimulatedDatabase:
     @property
     def journal_mark(self) -> int:
         return self._tables.marks.get(JOURNAL, 0)
+
+    def journal_mark_at(self, offset: int) -> int:
+        return max((mark for head, mark in self._tables.journal_marks if head <= offset), default=0)
 
     @property
     def days(self) -> tuple[Partition, ...]:
@@ -101,6 +106,8 @@ class SimulatedDatabase:
             )
             self._tables.rows[name].append(plain)
         self._tables.marks |= marks
+        if JOURNAL in marks:
+            self._tables.journal_marks.append((head, marks[JOURNAL]))
         self._tables.head = self.head = head
         self.heads = heads
         return head

@@ -400,6 +400,8 @@ def test_the_stand_in_answers_as_the_database_does(tmp_path: Path) -> None:
             marks = {f"s{random.randrange(3)}": commit + 1, "": commit + 1}
             assert real.commit(entries, marks, 0) == stand_in.commit(entries, marks, 0)
             assert (real.head, real.heads, real.journal_mark) == (stand_in.head, stand_in.heads, stand_in.journal_mark)
+            for offset in (0, *(head for head, _ in stand_in._tables.journal_marks), 2**63 - 1):
+                assert real.journal_mark_at(offset) == stand_in.journal_mark_at(offset)
             assert real.marks(["s0", "s1"]) == stand_in.marks(["s0", "s1"])
             for _ in range(5):
                 table, after, limit = random.choice(NAMES), random.randrange(-3, real.head), random.randrange(1, 9)
