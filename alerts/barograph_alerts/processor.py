@@ -210,10 +210,11 @@ class Scorer:
 
     def _look_at_end(self, name: str, job: WatchedJob, now: float) -> Output | None:
         """The row of `predictions` of a running job, if its expected end is news."""
-        if job.problem is None or job.monitor is None or not job.monitor.news.is_due(now):
+        elapsed = max(0.0, now - job.started_at)
+        if job.problem is None or job.monitor is None or not job.monitor.news.is_due(elapsed, now):
             return None
         found = self.remaining(job, now)
-        if found is None or not job.monitor.news.is_news(found, max(0.0, now - job.started_at), now):
+        if found is None or not job.monitor.news.is_news(found, elapsed, now):
             return None
         return remaining_output(name, job, found, now)
 

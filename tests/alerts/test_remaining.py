@@ -113,6 +113,17 @@ def test_a_run_that_is_longer_than_earlier_ones_or_does_something_else_has_no_kn
     assert RunProgress(profile()).remaining(None, (), 0.0, BEGAN_AT) is None
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e-300, 1e-9, 1e9, 1e300])
+def test_whatever_times_a_run_reports_the_answer_is_finite_and_in_order(seconds):
+    found = run([1.0] * 20 + [seconds] * 20).remaining(None, (), 0.0, BEGAN_AT + 40)
+    assert found is not None
+    assert 0 <= found.left.lower_seconds <= found.left.expected_seconds <= found.left.upper_seconds < math.inf
+    nothing = ProgressProfile(
+        frozenset({CLASS}), np.arange(101.0), np.zeros(101), 5, profile().delays, PaceSpread(0.01, 0.005)
+    )
+    assert run([seconds] * 20, nothing).remaining(None, (), 0.0, BEGAN_AT + 40) is None
+
+
 def test_thousands_of_windows_are_thinned_and_come_to_the_same():
     known = ProgressProfile(
         frozenset({CLASS}), np.arange(6001.0), np.arange(6001.0), 5, profile().delays, PaceSpread(0.01, 0.005)
@@ -126,13 +137,14 @@ def test_rows_are_written_when_a_job_has_progressed_or_its_expected_end_has_move
     for now in range(1000, 1600):
         at = float(now)
         found = JobRemaining(Remaining(0, end - at, 2 * (end - at)), (at - 1000) / 600, 3, "")
-        rows += news.is_due(at) and news.is_news(found, at - 1000, at)
+        rows += news.is_due(at - 1000, at) and news.is_news(found, at - 1000, at)
     assert rows == 15  # one in 40 s, each sixteenth of the run
     # It stands still for a day.
     rows = 0
     for now in range(1600, 88_000, 5):
         at = float(now)
-        rows += news.is_due(at) and news.is_news(JobRemaining(Remaining(30, 30, 60), 0.9, 3, ""), at - 1000, at)
+        found = JobRemaining(Remaining(30, 30, 60), 0.9, 3, "")
+        rows += news.is_due(at - 1000, at) and news.is_news(found, at - 1000, at)
     assert 10 < rows < 300
 
 

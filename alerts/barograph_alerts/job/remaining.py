@@ -13,7 +13,7 @@ from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.runtime import PRIOR_RUNS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.progress import ProgressProfile
-from barograph_modeler.pace.remaining import Disturbance, PaceSpread, Remaining, remaining, stretched
+from barograph_modeler.pace.remaining import MAX_LOG, Disturbance, PaceSpread, Remaining, remaining, stretched
 from barograph_modeler.pace.windows import Window
 
 MAX_PASSED: Final = 512
@@ -30,7 +30,8 @@ CLEARLY: Final = 3.0
 UNEVEN: Final = 0.1
 """Spread of elapsed time at equal shares of the sync points, where no run of the work shows when they occur."""
 LOOK_SECONDS: Final = 5.0
-"""From one look at a job to the next."""
+LOOK_SHARE: Final = 0.01
+"""From one look at a job to the next: this time, or this share of the time so far if that is longer."""
 NEWS_SHARE: Final = 1 / 16
 """Progress that makes a row of the log, as a share of the run."""
 NEWS_MOVED: Final = 0.1
@@ -81,7 +82,7 @@ class RunProgress:
         profile, counted, until = self._profile, self._counted, self._passed[-1][0] if self._passed else math.nan
         if rest is not None and self._passed:
             counted, until = counted + profile.count(rest.counts), rest.ended_at
-        if not 0 < counted <= profile.points[-1]:
+        if not 0 < counted <= profile.points[-1] or not profile.usual_seconds > 0:
             return None
         usual, done = profile.usual_seconds, self._usual(counted)
         at, progress = (np.array(column) for column in zip(*self._passed, (until, done), strict=True))
@@ -129,12 +130,16 @@ def _unalarmed(at: Floats, progress: Floats, usual: float, spread: PaceSpread, p
     most, found = CLEARLY, None
     for part in RECENT_PARTS:
         first = int(np.searchsorted(progress, progress[-1] - part * usual, side="right")) - 1
-        if first < 0 or not (passed := float(progress[-1] - progress[first])) > 0:
+        passed, took = float(progress[-1] - progress[max(first, 0)]), float(at[-1] - at[max(first, 0)])
+        if first < 0 or not passed > 0 < took:
             continue
-        slowdown = _slowdown(at, progress, float(at[first])) / pace
         deviation = math.hypot(spread.between, spread.within / math.sqrt(passed / usual))
-        if (clearness := abs(math.log(slowdown)) / deviation) > most:
-            most, found = clearness, Disturbance(slowdown, float(at[-1] - at[first]))
+        # As a ratio of sums first, which costs little.
+        if abs(log_ratio(took, passed) - math.log(pace)) <= most * deviation:
+            continue
+        slowdown = log_ratio(_slowdown(at, progress, float(at[first])), pace)
+        if (clearness := abs(slowdown) / deviation) > most:
+            most, found = clearness, Disturbance(math.exp(min(slowdown, MAX_LOG)), took)
     return found
 
 
@@ -157,9 +162,9 @@ class RemainingNews:
         self._share = -math.inf
         self._end = math.nan
 
-    def is_due(self, now: float) -> bool:
-        """Whether to look at the job again."""
-        if now - self._looked_at < LOOK_SECONDS:
+    def is_due(self, elapsed: float, now: float) -> bool:
+        """Whether to look at the job again, which runs for `elapsed` seconds."""
+        if now - self._looked_at < max(LOOK_SECONDS, LOOK_SHARE * elapsed):
             return False
         self._looked_at = now
         return True
