@@ -316,7 +316,7 @@ class NodeTest:
         return float(np.logaddexp(self._changed.log_e, self._standing.log_e)) - math.log(2)
 
     def add(self, span: NodeSpan, *, disturbed: bool) -> bool:
-        """Add the next span of two nodes or more; returns whether it could be tested.
+        """Add the next span of two nodes or more; returns whether it was tested.
 
         disturbed: an alarm is open, nothing is learned.
         """
@@ -337,7 +337,7 @@ class NodeTest:
             count = len(kind.rows)
             if count in SETTLING or (count == EARLY and count * x.size >= EARLY_RESIDUALS):
                 self._settle(kind)
-        return kind.settled
+        return kind.settled or self.score > 1
 
     def drop_since(self, at: float) -> None:
         """Drop what was learned since the begin of a disturbance."""
