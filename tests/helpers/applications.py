@@ -56,6 +56,31 @@ HPL.out      output file name
 1            equilibration
 8            memory alignment
 """
+WATER_MD = """\
+integrator = md
+nsteps = {steps}
+dt = 0.002
+nstlog = 0
+nstenergy = 0
+cutoff-scheme = Verlet
+coulombtype = reaction-field
+rcoulomb = 0.8
+rvdw = 0.8
+tcoupl = v-rescale
+tc-grps = System
+tau-t = 0.5
+ref-t = 300
+nstcalcenergy = 10
+nstcomm = 10
+"""
+WATER_TOPOLOGY = """\
+#include "oplsaa.ff/forcefield.itp"
+#include "oplsaa.ff/spc.itp"
+[ system ]
+water
+[ molecules ]
+SOL 216
+"""
 WATERS = """\
 &GLOBAL
   PROJECT water
@@ -240,6 +265,27 @@ class Application:
         for command in self.setup:
             environment = {**os.environ, **self.environment}
             subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+    def program(self, ranks: int) -> list[str]:
+        """The words behind those of the launcher."""
+        words = list(self.command)
+        place = next(i for i in range(len(words)) if words[i : i + 2] == ["-n", str(ranks)])
+        return words[place + 2 :]
+
+
+def gromacs(ranks: int, steps: int = 6000) -> Application:
+    """GROMACS: 216 molecules of water."""
+    water = "/usr/share/gromacs/top/spc216.gro"
+    files = {"md.mdp": WATER_MD.format(steps=steps), "topol.top": WATER_TOPOLOGY}
+    prepare = ["/usr/bin/gmx_mpi", "grompp", "-f", "md.mdp", "-c", water, "-p", "topol.top", "-o", "topol.tpr"]
+    program = ["/usr/bin/gmx_mpi", "mdrun", "-s", "topol.tpr", "-notunepme", "-ntomp", "1", "-noconfout"]
+    return debian("gromacs-openmpi", ranks, program, files, setup=[prepare], needs={water: "gromacs-data"})
+
+
+def debian_lammps(ranks: int, cells: int = 10, steps: int = 12000) -> Application:
+    """Debian's LAMMPS, on Open MPI."""
+    return debian("lammps", ranks, ["/usr/bin/lmp", "-in", "in.lj", "-log", "none"], {"in.lj": fluid(cells, steps)})
 
 
 def lammps(ranks: int, cells: int = 10, steps: int = 12000) -> Application:

