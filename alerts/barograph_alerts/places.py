@@ -25,6 +25,10 @@ MAX_RUNS: Final = 32
 """Older runs weigh less."""
 MAX_NODES: Final = 20_000
 """Nodes of a world that are known."""
+CLIP: Final = 4.0
+"""Spreads that a place counts as away from its mean at most: a run may have been healthy with a slow node."""
+MIN_CLIPPED: Final = 2
+"""Runs from which on their spread limits that."""
 MIN_SHARE: Final = 0.8
 """Share of the time that must be in classes of intervals which earlier runs had."""
 
@@ -87,14 +91,17 @@ class _Class:
         self.squares: Floats = np.zeros(places)
 
     def add(self, excess: Floats) -> None:
-        """Welford's sums, in which older runs weigh less."""
+        """Welford's sums, in which older runs weigh less, and what is far from the others counts as less far."""
+        before = excess - self.mean
+        if self.runs >= MIN_CLIPPED:
+            limit = CLIP * self.scale()
+            before = np.clip(before, -limit, limit)
         if self.runs >= MAX_RUNS:
             self.squares *= 1 - 1 / self.runs
             self.runs -= 1
         self.runs += 1
-        before = excess - self.mean
         self.mean += before / self.runs
-        self.squares += before * (excess - self.mean)
+        self.squares += before**2 * (1 - 1 / self.runs)
 
     def scale(self) -> Floats:
         """The spread of each place between runs: that of all places, or its own where that is larger."""

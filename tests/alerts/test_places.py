@@ -183,3 +183,15 @@ def test_places_come_from_the_rows_of_nodes_and_of_phases() -> None:
     seconds, found = places.classes[7]
     assert seconds == pytest.approx(10.0)
     assert found.tolist() == pytest.approx([math.log(1.2), -math.log(1.1), -math.log(1.1)], abs=0.005)
+
+
+def test_a_slow_node_in_a_healthy_run_hides_no_later_one() -> None:
+    rng, history, clean = np.random.default_rng(3), PlaceHistory(NODES), PlaceHistory(NODES)
+    for number in range(6):
+        history.add(work(rng, slow="n4" if number == 3 else "", factor=1.5))
+        clean.add(work(rng))
+    known, usual = history.levels({1: 1.0}), clean.levels({1: 1.0})
+    assert known is not None
+    assert usual is not None
+    assert np.abs(known.excess - usual.excess).max() < 0.05
+    assert (known.scale < 2.5 * usual.scale).all()

@@ -266,7 +266,6 @@ class Application:
             environment = {**os.environ, **self.environment}
             subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
 
-
     def program(self, ranks: int) -> list[str]:
         """The words behind those of the launcher."""
         words = list(self.command)
