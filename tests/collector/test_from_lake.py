@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -13,10 +14,12 @@ from barograph_collector.backup.archive import BackupError
 from barograph_collector.backup.from_lake import restore_from_lake
 from barograph_collector.backup.restore import JUMP
 from barograph_collector.lake import batches
+from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage import database
 from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import DAILY, OFFSET
@@ -125,6 +128,24 @@ def test_agents_send_what_the_lake_has_not_and_nothing_twice(tmp_path: Path) -> 
         firsts = [row[4] for row in logged(store, "blocks")[0]]
     assert firsts == list(range(10, 90))
     assert [row[4] for row in rows_of(tmp_path / "lake", "blocks")[0]] == firsts
+
+
+def test_a_lake_of_a_version_without_marks_gives_the_rows(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path / "lake")
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        store.commit([entry("blocks", 10, blocks(10))], {"lab/1.0.0/n1": 1})
+        publisher = Publisher(store, lake)
+        drained(publisher)
+        publisher.close()
+        name, before = store.database.name, logged(store, "blocks")
+    with duckdb.connect() as connection:
+        connection.execute(f"LOAD '{extension('ducklake')}'")
+        connection.execute(f"ATTACH 'ducklake:{tmp_path / 'lake' / CATALOG_FILE}' AS lake")
+        connection.execute("DROP TABLE lake.marks")
+    restore_from_lake(name, lake, tmp_path / "new")
+    with Store(tmp_path / "new" / LOG, lake=lake.data) as store:
+        assert alike(logged(store, "blocks"), before)
+        assert store.marks(["lab/1.0.0/n1"]) == {}
 
 
 def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:

@@ -20,11 +20,14 @@ from starlette.testclient import TestClient
 
 from barograph.cli import main
 from barograph.site.app import create
+from barograph.site.command import metrics
+from barograph.site.settings import PageSettings
 from barograph.views.collectors.joint_query import STEPS, fairly, quantiles
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.jobs import order_of
 from barograph.views.log import QueryLimits
 from barograph.views.modeler import ModelerClient
+from barograph_agent.settings.sources import ConfigError
 from barograph_collector.server import Collector
 from helpers.fleet import Fleet, SharedFleet, put_examples
 from helpers.log import Producer, collector_on
@@ -165,8 +168,8 @@ def facility(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
 @contextmanager
 def site(collectors: str, limits: QueryLimits = PATIENT) -> Iterator[TestClient]:
     with LogViews(collectors, limits=limits, clock=lambda: LATELY) as log:
-        metrics = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
-        yield TestClient(create(log, ModelerClient(AWAY, log.clock), metrics), base_url="http://127.0.0.1")
+        urls = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
+        yield TestClient(create(log, ModelerClient(AWAY, log.clock), urls), base_url="http://127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +225,20 @@ def test_a_report_without_one_collector_names_it(
     code = main(["report", "--app=wrf", f"--collector={collectors}", f"--modeler={AWAY}", f"--output={output}"])
     assert (code, f"{NOWHERE} did not answer: what is there is missing" in capsys.readouterr().err) == (69, True)
     assert f"No answer from {NOWHERE}" in output.read_text()
+
+
+def test_the_pipeline_has_the_metrics_of_each_collector() -> None:
+    pair = "tcp://log1:7450,tcp://[::1]:7460"
+    assert metrics("http://log1:7452", pair) == {
+        "collector tcp://log1:7450": "http://log1:7451/metrics",
+        "collector tcp://[::1]:7460": "http://[::1]:7461/metrics",
+        "modeler": "http://log1:7452/metrics",
+        "alerts": "http://log1:7453/metrics",
+    }
+    given = metrics("http://log1:7452", pair, "http://a:1,http://b:2")
+    assert list(given.values())[:2] == ["http://a:1/metrics", "http://b:2/metrics"]
+    with pytest.raises(ConfigError, match="collector_metrics: 1 addresses, expected 2, one of each collector"):
+        PageSettings(collector=pair, collector_metrics="http://a:1").check()
 
 
 def sql(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, Any, str]:

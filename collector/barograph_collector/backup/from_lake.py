@@ -72,6 +72,7 @@ def restore_from_lake(
         catalog = Catalog(lake, name, state / f"{LOG}.lake.tmp", system)
         try:
             catalog.check(1)  # rather than make a new lake
+            catalog.open(0)  # makes tables and columns that an older version did not have
             _fill(catalog, name, part)
         finally:
             catalog.close()
