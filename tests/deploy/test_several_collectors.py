@@ -184,7 +184,6 @@ def test_the_page_of_two_collectors_is_that_of_one_with_all_rows(facility: tuple
             answer = client.get(path)
             assert answer.status_code == 200
             texts.append(answer.text.partition("<main")[2])
-    Path("/tmp/dbg1").write_text(texts[1])
     assert texts[0] == texts[1]
 
 

@@ -336,15 +336,15 @@ SELECT j.ranks, j.nodes, j.workload, count(*) AS runs, {sample("r.runtime_second
 FROM {grouped_jobs(subject)} j JOIN runs r USING (job)
 WHERE r.exit_status = 0 {_run_by(user)}
 GROUP BY j.ranks, j.nodes, j.workload
-ORDER BY j.ranks, j.nodes, median(r.runtime_seconds) LIMIT {MAX_SCALES}"""
+ORDER BY j.ranks, j.nodes, median(r.runtime_seconds), j.workload LIMIT {MAX_SCALES}"""
 
     def fold(rows: Sequence[Row]) -> Row:
         found = quantiles(((row["runs"], row["sample"]) for row in rows), [0.05, 0.5, 0.95])
         total = {"runs": sum(row["runs"] for row in rows)}
         return rows[0] | total | dict(zip(("low", "middle", "high"), found, strict=True))
 
-    def order(row: Row) -> tuple[float, ...]:
-        return row["ranks"], row["nodes"], row["middle"]
+    def order(row: Row) -> tuple[int, int, float, str]:
+        return row["ranks"], row["nodes"], row["middle"], row["workload"]
 
     return JointQuery(text, grouped(("ranks", "nodes", "workload"), fold, order, MAX_SCALES))
 
