@@ -550,8 +550,8 @@ def test_a_file_size_limit_below_the_ring_does_not_kill_the_program(
 
 SANITIZERS = {"plain": [], "sanitized": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]}
 WITHOUT_MPI = [
-    SOURCES / name
-    for name in ("writer.c", "sites.c", "callers.c", "module.c", "ticker.c", "ranks.c", "types.c", "resolve.c")
+    SOURCES / f"{name}.c"
+    for name in ("writer", "sites", "callers", "module", "ticker", "ranks", "types", "resolve", "launch")
 ]
 
 

@@ -59,9 +59,9 @@ class Axis:
 
 
 def linear(low: float, high: float, start: float, end: float, text: Texts, count: int = 5) -> Axis:
-    """A linear axis with about `count` ticks at 1, 2 or 5 times a power of ten."""
+    """A linear axis with about `count` ticks at 1, 2 or 5 times a power of ten; with room if low is not below high."""
     if not high > low:
-        low, high = low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10
+        low, high = min(low, high) - (abs(low) or 1.0) / 10, max(low, high) + (abs(high) or 1.0) / 10
     least = (high - low) / count
     power = 10.0 ** math.floor(math.log10(least))
     step = power * next(lead for lead in (1, 2, 5, 10) if lead * power >= least * 0.9999)
