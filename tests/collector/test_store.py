@@ -116,8 +116,8 @@ def test_a_kill_while_the_database_is_written_anew_loses_nothing(tmp_path: Path)
         command = [sys.executable, "-c", SHRINK_FOREVER, str(path), str(Path(__file__).parents[1])]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            printed = process.stdout.readline()
-            time.sleep(chance.uniform(0.0, 1.0))
+            printed = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 5)))
+            time.sleep(chance.uniform(0.0, 0.2))
             process.kill()
             lines = (printed + process.stdout.read()).splitlines(keepends=True)
         # The last line may be cut; a commit may be there whose line is not.
@@ -128,7 +128,7 @@ def test_a_kill_while_the_database_is_written_anew_loses_nothing(tmp_path: Path)
             with store.cursor() as log:
                 query = 'SELECT count(*), count(DISTINCT "offset"), max("offset") FROM blocks'
                 assert log.execute(query).fetchone() == (head, head, head)
-    assert head > 2000
+    assert head >= 12 * 100
 
 
 def test_what_a_process_left_that_died_while_it_wrote_the_database_anew_is_deleted(tmp_path: Path) -> None:
