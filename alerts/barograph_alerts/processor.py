@@ -145,6 +145,10 @@ class Scorer:
         """What a job has left; None if that is unknown. now: Unix seconds."""
         return job.remaining(self._references.runtimes.get(job.workload), self._share(job), now)
 
+    def has_run(self, job: WatchedJob) -> bool:
+        """Whether runtimes of the job's work are known."""
+        return job.workload in self._references.runtimes
+
     def class_name(self, class_id: int) -> str:
         """The name of a class."""
         return self._references.name(class_id)

@@ -14,6 +14,7 @@ from barograph_alerts.processor import Scorer
 from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES as SIMULATED
 from helpers.jobs import Columns, Simulation, part, verdict
+from helpers.trials import prepared
 
 Samples = dict[str, dict[tuple[str, ...], float]]
 
@@ -86,6 +87,20 @@ def test_a_job_that_goes_as_ever_is_projected_to_end_as_ever_and_a_slow_one_late
         assert seen["barograph_job_start_timestamp_seconds"][name] == pytest.approx(job["jobs"]["started_at"][0])
         projected.append(seen["barograph_job_runtime_projected_seconds"][name])
     assert projected == pytest.approx([20.0, 40.0], rel=0.05)
+
+
+def test_a_job_of_which_it_is_not_known_what_is_left_is_projected_to_end_now(monkeypatch: pytest.MonkeyPatch):
+    simulation = Simulation()
+    scorer = prepared(simulation, 3)
+    job = simulation.job()
+    for table in ("jobs", "blocks"):
+        scorer.observe(table, job[table], 0.0)
+    now = float(job["blocks"]["ended_at"][-1])
+    scorer.step(now)
+    monkeypatch.setattr(Scorer, "remaining", lambda *_: None)
+    seen, name = exposed(scorer, now), (job["jobs"]["job"][0],)
+    assert seen["barograph_job_runtime_projected_seconds"][name] == pytest.approx(20.0, rel=0.05)
+    assert not seen["barograph_job_remaining_seconds"]
 
 
 def test_a_job_of_many_call_sites_shows_the_longest_and_counts_the_rest():

@@ -28,9 +28,12 @@ def run_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer, now: fl
         if job.ended or job.monitor is None or math.isnan(job.monitor.began_at):
             continue
         began.append(([name], job.monitor.began_at))
+        elapsed = now - job.monitor.began_at
         if (found := scorer.remaining(job, now)) is not None:
-            projected.append(([name], now - job.monitor.began_at + found.left.expected_seconds))
+            projected.append(([name], elapsed + found.left.expected_seconds))
             left += [([name, p], seconds) for p, seconds in zip(("0.025", "0.5", "0.975"), found.left, strict=True)]
+        elif scorer.has_run(job):
+            projected.append(([name], elapsed))
     text = "When the job's first interval began, in Unix seconds"
     yield gauge("barograph_job_start_timestamp_seconds", text, began, "job")
     text = "How long the whole run will take by its progress and its pace so far, in seconds"
