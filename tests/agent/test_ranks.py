@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barograph_agent.job.forward import LAUNCH_VARIABLE, MPI_LAUNCHERS
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import LAUNCHES, Ring
+from helpers.mpi import REPOSITORY
 from helpers.rings import STARTED_NS, FakeShim
 
 MS = 1_000_000
@@ -227,3 +230,14 @@ def test_further_worlds_of_a_launch_do_not_take_the_number_of_the_next(tmp_path:
     numbers = sorted({cursor.world for cursor in rings.progress.cursors.values()})
     rings.close()
     assert numbers == [0, 1, LAUNCHES, 2 * LAUNCHES]
+
+
+def test_launches_are_numbered_by_the_same_names_and_up_to_the_same_limit_in_the_shim_and_the_sidecar():
+    source = (REPOSITORY / "agent/shim/launch.c").read_text()
+    listed = re.search(r"names\[\] = \{(.*?)\}", source, re.DOTALL)
+    limit = re.search(r"define LAUNCH_LIMIT (\d+)u", (REPOSITORY / "agent/shim/launch.h").read_text())
+    assert listed is not None
+    assert limit is not None
+    assert re.findall(r'"(\w+)"', listed[1]) == list(MPI_LAUNCHERS)
+    assert f'#define VARIABLE "{LAUNCH_VARIABLE}"' in source
+    assert int(limit[1]) == LAUNCHES

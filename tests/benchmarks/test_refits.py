@@ -13,29 +13,17 @@ import numpy as np
 import pytest
 
 from barograph_collector.daemon.runner import CYCLE_SECONDS
-from barograph_modeler.bands.class_model import WINDOW, ClassModel
-from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.learning.learner import CLASSES, REFIT_SECONDS, Learner
-from barograph_modeler.learning.workload import Workload
+from barograph_modeler.bands.class_model import WINDOW
+from barograph_modeler.learning.learner import CLASSES
 from barograph_modeler.refits.batch import fit_windows, version
-from barograph_modeler.refits.dispatch import MIN_WAITING, Dispatch
+from barograph_modeler.refits.dispatch import MIN_WAITING
 from barograph_modeler.refits.workers import DaskCluster, LocalProcesses, Workers
 from helpers.dask import Cluster
 from helpers.printed import show
+from helpers.refits import learner
 
 REFITS = int(os.environ.get("REFITS", "5000"))
 """Workloads, each with a class that has a full window."""
-
-
-def learner(workers: Workers | None) -> Learner:
-    made = Learner(refit_seconds=REFIT_SECONDS, workers=None if workers is None else Dispatch(workers))
-    values = np.random.default_rng(1).lognormal(0, 0.05, (REFITS, WINDOW))
-    for number, one in enumerate(values):
-        workload = made.workloads[str(number)] = Workload()
-        model = workload.intervals[1] = ClassModel()
-        model.learn(Blocks.of_values(one), np.arange(float(WINDOW)))
-        made.backlog.add((str(number), 1), 1.0)
-    return made
 
 
 def drain(workers: Workers | None) -> tuple[float, float, int]:
@@ -45,7 +33,7 @@ def drain(workers: Workers | None) -> tuple[float, float, int]:
             time.sleep(0.05)
         for future in [executor.submit(fit_windows, [np.arange(9.0) + 1], 0, version()) for _ in range(8)]:
             future.result()
-    modeler = learner(workers)
+    modeler = learner(REFITS, workers)
     began, cpu = time.perf_counter(), time.process_time()
     while modeler.backlog:
         cycle = time.perf_counter()

@@ -26,18 +26,15 @@ import pytest
 from barograph.lab.bench.load import Load
 from barograph.lab.bench.measured_collector import Usage
 from barograph_collector.daemon.runner import CYCLE_SECONDS
-from barograph_modeler.bands.class_model import WINDOW, ClassModel
-from barograph_modeler.bands.moments import Blocks
-from barograph_modeler.learning.learner import REFIT_SECONDS, Learner
-from barograph_modeler.learning.workload import Workload
+from barograph_modeler.learning.learner import Learner
 from barograph_modeler.refits.batch import fit_windows, version
-from barograph_modeler.refits.dispatch import Dispatch
-from barograph_modeler.refits.workers import DaskCluster, Workers
+from barograph_modeler.refits.workers import DaskCluster
 from helpers.dask import Cluster
 from helpers.lakes import opened
 from helpers.log import wait_until
 from helpers.postgres import Postgres
 from helpers.printed import show
+from helpers.refits import learner
 from helpers.service import Service
 
 KILLS = int(os.environ.get("KILLS", "100"))
@@ -170,18 +167,6 @@ def played(directory: Path, server: Postgres, count: int, times: int) -> Outcome
     return outcome
 
 
-def learner(workers: Workers | None) -> Learner:
-    """A learner with a class to be fitted in each of WORKLOADS."""
-    made = Learner(refit_seconds=REFIT_SECONDS, workers=None if workers is None else Dispatch(workers))
-    values = np.random.default_rng(1).lognormal(0, 0.05, (WORKLOADS, WINDOW))
-    for number, one in enumerate(values):
-        workload = made.workloads[str(number)] = Workload()
-        model = workload.intervals[1] = ClassModel()
-        model.learn(Blocks.of_values(one), np.arange(float(WINDOW)))
-        made.backlog.add((str(number), 1), 1.0)
-    return made
-
-
 def fitted(made: Learner) -> list[object]:
     """The bands of all workloads once all are fitted."""
     while made.backlog:
@@ -193,7 +178,7 @@ def fitted(made: Learner) -> list[object]:
 
 @pytest.mark.timeout(1200)
 def test_fits_are_the_same_whichever_dask_workers_are_killed(tmp_path: Path) -> None:
-    expected, chance, kills, rounds, by_workers = fitted(learner(None)), random.Random(1), 0, 0, 0
+    expected, chance, kills, rounds, by_workers = fitted(learner(WORKLOADS, None)), random.Random(1), 0, 0, 0
     over = threading.Event()
     with Cluster(2, tmp_path) as cluster:
 
@@ -213,7 +198,7 @@ def test_fits_are_the_same_whichever_dask_workers_are_killed(tmp_path: Path) -> 
         killer.start()
         try:
             while kills < max(KILLS // 4, 3):
-                made = learner(workers)
+                made = learner(WORKLOADS, workers)
                 assert fitted(made) == expected
                 rounds, by_workers = rounds + 1, by_workers + WORKLOADS - made.fitted_here
         finally:

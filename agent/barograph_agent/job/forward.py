@@ -14,7 +14,8 @@ LIST: Final = "OMPI_MCA_mca_base_env_list"
 LAUNCH_VARIABLE: Final = "BAROGRAPH_LAUNCH"
 """The number of a launch within a run. Where a script launches, the shim sets it in the launcher."""
 _OPENMPI: Final = ("mpiexec", "mpirun", "orterun", "prterun")
-_LAUNCHERS: Final = (*_OPENMPI, "prun", "srun", "aprun", "jsrun", "flux")
+MPI_LAUNCHERS: Final = (*_OPENMPI, "prun", "srun", "aprun", "jsrun", "flux")
+"""Those that the shim numbers too (`agent/shim/launch.c`)."""
 _PREFIX: Final = "BAROGRAPH_"
 
 
@@ -43,7 +44,7 @@ def launching(command: Sequence[str]) -> dict[str, str]:
     >>> launching(["mpiexec.hydra", "-n", "2", "./app"]), launching(["sh", "job.sh"])
     ({'BAROGRAPH_LAUNCH': '0'}, {})
     """
-    return {LAUNCH_VARIABLE: "0"} if _program(command) in _LAUNCHERS else {}
+    return {LAUNCH_VARIABLE: "0"} if _program(command) in MPI_LAUNCHERS else {}
 
 
 def _program(command: Sequence[str]) -> str:

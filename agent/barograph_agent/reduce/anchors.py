@@ -149,14 +149,12 @@ class _Tokens:
         self._keys, self._sequence, self._counts = np.unique(
             (base << 2 | match) << 16 | value, return_inverse=True, return_counts=True
         )
-        self._most = int(self._counts.max())
         self._times = calls["exit_ns"].astype(np.int64)
 
     def by_segments(self) -> Anchor | None:
         """The most frequent token whose segments are alike; of several, the one that waits for most ranks."""
-        order = np.argsort(-self._counts, kind="stable")[:MAX_CANDIDATES]
         found: list[int] = []
-        for token in order.tolist():
+        for token in self._candidates():
             count = self._counts[token]
             if count < MIN_ITERATIONS or (found and count < SAME_COUNT * self._counts[found[0]]):
                 break
@@ -183,19 +181,24 @@ class _Tokens:
 
         What n take is alike.
         """
-        order = np.argsort(-self._counts, kind="stable")[:MAX_CANDIDATES]
-        anchors = {token: self._anchor(token) for token in order.tolist()}
-        received = [
-            token
-            for token, anchor in anchors.items()
-            if not anchor.match and OPERATIONS.get(anchor.op, "") in (*FROM_ONE, *FROM_ANY)
-        ]
+        most = self._counts.max()
+        received = [token for token in self._candidates() if self._receives(self._anchor(token))]
         for every in MESSAGES:
-            likely = [one for one in received if self._counts[one] >= max(every * MIN_GROUPS, SAME_COUNT * self._most)]
+            likely = [one for one in received if self._counts[one] >= max(every * MIN_GROUPS, SAME_COUNT * most)]
             found = [one for one in likely if self._has_like_segments(one, every)]
             if found:
                 return self._anchor(min(found, key=self._rank_of), every)
         return None
+
+    def _candidates(self) -> list[int]:
+        """Tokens, the most frequent first."""
+        order: list[int] = np.argsort(-self._counts, kind="stable")[:MAX_CANDIDATES].tolist()
+        return order
+
+    @staticmethod
+    def _receives(anchor: Anchor) -> bool:
+        """Whether all calls of a site receive messages."""
+        return not anchor.match and OPERATIONS.get(anchor.op, "") in (*FROM_ONE, *FROM_ANY)
 
     def _rank_of(self, token: int) -> tuple[int, int]:
         """Orders tokens that come equally often, alike on all ranks of a program."""

@@ -189,11 +189,14 @@ class Loop:
 
     def _is_missed(self, now: float) -> bool:
         """Whether there is no anchor, or it has not come for some time."""
-        return not self._want.op or now - self._came_at >= MISSED_SECONDS
+        return self._is_away(now, MISSED_SECONDS)
 
     def _seeks(self, now: float) -> bool:
         """Whether another anchor is sought."""
-        return not self._want.op or now - self._came_at >= max(AWAY_SECONDS, AWAY_INTERVALS * self._longest)
+        return self._is_away(now, max(AWAY_SECONDS, AWAY_INTERVALS * self._longest))
+
+    def _is_away(self, now: float, seconds: float) -> bool:
+        return not self._want.op or now - self._came_at >= seconds
 
     def _read_calls(self, now: float, passed: float) -> None:
         """passed: seconds since the last time, 0 at first. Calls that come too often are not written for a while."""

@@ -74,7 +74,7 @@ class WatchedJob:
         """That of the row of `jobs`."""
         self.how = ""
         """How the group was found; empty until then."""
-        self.left = ""
+        self.former = ""
         """The group of the runs that asked for the same, if the run was found to do other work than these."""
         self.assigned = 0
         """Number of its rows of `assignments`."""
@@ -146,9 +146,9 @@ class WatchedJob:
             if self.kept is not None:
                 self.waiting, self.kept = self.kept + self.waiting, []
         if how != "first":
-            self.left = ""
+            self.former = ""
         elif self.how in COMPARED and workload != self.workload:
-            self.left = self.workload
+            self.former = self.workload
         self.workload, self.how, self.assigned = workload, how, self.assigned + 1
 
     @property

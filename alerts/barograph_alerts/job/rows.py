@@ -59,7 +59,7 @@ def score_output(
         phase=phase,
         runtime=_runtime(job, monitor, runtimes, now, left),
         coincidence=first,
-        left=known.runtimes.get(job.left),
+        former=known.runtimes.get(job.former),
         unit=job.unit,
     )
     columns = {

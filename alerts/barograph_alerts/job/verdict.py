@@ -30,17 +30,17 @@ def sentence(
     phase: str = "",
     runtime: str = "",
     coincidence: str = "",
-    left: RuntimeHistory | None = None,
+    former: RuntimeHistory | None = None,
     unit: str = "sync point",
 ) -> str:
     """The verdict of a job in words.
 
     cause: of its latest alarm. runs: healthy runs of the workload whose runtimes are known. how: the group of like work
     was found, as in table `assignments`. phase: name of the slow class, if one is. runtime: a clause about the whole
-    run. coincidence: text of the first coincidence with the onset. left: runtimes of the runs that asked for the same,
-    but did other work. unit: what ends an interval.
+    run. coincidence: text of the first coincidence with the onset. former: runtimes of the runs that asked for the
+    same, but did other work. unit: what ends an interval.
     """
-    tail = (f"; {runtime}" if runtime else "") + _left(left)
+    tail = (f"; {runtime}" if runtime else "") + _not_compared(former)
     lacks = missing(evidence, workload, runs, how)
     if evidence.state == "unknown":
         return f"unknown: {lacks}{tail}"
@@ -75,7 +75,7 @@ def _compared(evidence: Evidence, runs: int, how: str) -> str:
     return f"; compared with {counted_runs(runs)} of {COMPARED[how]}"
 
 
-def _left(history: RuntimeHistory | None) -> str:
+def _not_compared(history: RuntimeHistory | None) -> str:
     """A clause about runs that asked for the same, and are not compared with: a disturbance may be why they differ."""
     if history is None:
         return ""
