@@ -330,8 +330,18 @@ def test_a_duplicate_job_in_a_file_is_a_bad_line(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\n")
     assert run(collector, file) == 65
-    assert capsys.readouterr().err == "line 3: job lab/77.0.0 is in line 2 already\n"
+    assert capsys.readouterr().err == "line 3: job lab/77.0.0 is in line 2 already, expected another id or step\n"
     assert stored(collector)[1] == [1.0]
+
+
+def test_an_application_that_no_line_needs_is_reported(collector, tmp_path, capsys):
+    file = tmp_path / "h.csv"
+    file.write_text("app,ranks,seconds\nfft,4,1\n")
+    assert run(collector, file, "--app", "solver") == 0
+    assert "--app solver was not used: all lines name an application" in capsys.readouterr().out
+    file.write_text("app,ranks,seconds\nfft,4,2\n,4,1\n")
+    assert run(collector, file, "--app", "solver") == 0
+    assert "was not used" not in capsys.readouterr().out
 
 
 def test_formats_are_detected_also_in_compressed_files(collector, tmp_path, capsys):

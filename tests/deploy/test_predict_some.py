@@ -7,7 +7,10 @@ from typing import Any
 
 from barograph.views.context import ViewContext
 
-OTHERS = [{"params": "input2=8000", "runs": 2}, {"params": "input2=16000 work=a88e1a", "runs": 5}]
+OTHERS = [
+    {"params": "input2=8000", "values": {"input2": "8000"}, "runs": 2},
+    {"params": "input2=16000 work=a88e1a", "values": {"input2": "16000", "work": "a88e1a"}, "runs": 5},
+]
 
 
 class Modeler:
@@ -46,3 +49,24 @@ def test_an_answer_is_not_asked_for_again_and_a_second_refusal_is_the_first():
     assert len(modeler.asked) == 1
     answer, _ = ask(Modeler(input2="1"))
     assert answer == {"refusal": "the runs have 2 sizes", "others": OTHERS}
+
+
+class SeriesModeler(Modeler):
+    """Has a series: sizes of one scale each, which are only predicted along it."""
+
+    def predict(self, fields: Mapping[str, Any], credentials: Mapping[str, str]) -> dict[str, Any]:
+        self.asked.append(fields)
+        series = {"names": ["n"], "largest_ranks": 64} if "param.n" in fields else None
+        return {"refusal": None, "others": [], "warnings": [], "series": series}
+
+
+def test_a_page_shows_the_series_that_a_size_belongs_to_up_to_its_own_most_ranks():
+    modeler = SeriesModeler()
+    context = ViewContext(None, modeler)  # type: ignore[arg-type]
+    answer, _ = context.project({"n": "100", "mesh": "fine"}, 4, 2, app="solver")
+    assert answer is not None
+    assert answer["series"] is None
+    assert modeler.asked[0]["ranks"] == 8
+    assert modeler.asked[1]["ranks"] == 128
+    assert "param.n" not in modeler.asked[1]
+    assert modeler.asked[1]["param.mesh"] == "fine"

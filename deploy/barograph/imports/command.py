@@ -27,6 +27,7 @@ from barograph_collector.daemon.service import Exit
 from barograph_modeler.recognition.recorded import UnreadableSalt
 
 SHOWN: Final = 20
+MAX_APPS: Final = 1000
 
 
 class ImportTally:
@@ -36,6 +37,8 @@ class ImportTally:
         self.runs = 0
         self.skipped: Counter[str] = Counter()
         self.bad = 0
+        self.apps: set[str] = set()
+        """Applications of the runs, at most MAX_APPS."""
         self._console = console
         self._works = works
         self._lines: dict[str, int] = {}
@@ -52,10 +55,14 @@ class ImportTally:
                     line = self._lines.setdefault(entry.job.key, entry.line)
                     if line == entry.line:
                         self.runs += 1
+                        if len(self.apps) < MAX_APPS:
+                            self.apps.add(entry.job.app)
                         self._works.note(entry)
                         yield entry
                     else:
-                        self.complain(entry.line, f"job {entry.job.key} is in line {line} already")
+                        self.complain(
+                            entry.line, f"job {entry.job.key} is in line {line} already, expected another id or step"
+                        )
 
     def complain(self, line: int, reason: str) -> None:
         """Count a bad line, and print it if it is one of the first."""
@@ -112,6 +119,8 @@ def main(arguments: Sequence[str]) -> int:
         else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
     )
     print(f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line"), sep="\n")
+    if app and tally.apps and len(tally.apps) < MAX_APPS and app not in tally.apps:
+        print(f"--app {app} was not used: all lines name an application, expected --map app=COLUMN for another column")
     if sentence := works.sentence(delivery.work_refusal):
         print(sentence)
     return Exit.DATA if tally.bad else Exit.OK

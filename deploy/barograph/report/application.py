@@ -21,6 +21,8 @@ from barograph.views.refusal import NothingKnown, similar
 from barograph.views.words import listed, param_map, plural, share, span, utc
 from barograph_modeler.forecasts.scoreboard import ForecastScore
 
+REACH: Final = 2
+"""Ratio of the ranks to predict for, where none are given, to the most that were run."""
 FORECASTS: Final = 120
 """Predictions drawn, the newest."""
 
@@ -28,7 +30,7 @@ FORECASTS: Final = 120
 def view(
     context: ViewContext, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float
 ) -> dict[str, Any]:
-    """The values of the template. ranks: to predict for, by default twice the largest scale. Raises NothingKnown.
+    """The values of the template. ranks: to predict for, by default REACH times the largest scale. Raises NothingKnown.
 
     `answer`: the modeler's, None where it gave none: `error` says why. `scores`: of past predictions, by ranks.
     """
@@ -44,8 +46,13 @@ def view(
     runs = queries.ProblemRuns(app, clusters[0], text, since)
     bands = context.learned(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
-    at = ranks or 2 * max(scale.ranks for scale in scales)
-    answer, error = context.predict_some(param_map(text), app=app, cluster=runs.cluster, ranks=at, curve=1)
+    where = {"app": app, "cluster": runs.cluster, "curve": 1}
+    if ranks or params:
+        ranks = ranks or REACH * max(scale.ranks for scale in scales)
+        answer, error = context.predict_some(param_map(text), ranks=ranks, **where)
+    else:
+        largest = max(scale.ranks for scale in scales)
+        answer, error = context.project(param_map(text), largest, REACH, **where)
     healthy = {run["workload"] for run in selected if run["exit_status"] == 0 and not run["alarmed"]}
     classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, healthy, bands)
     fitted = [one for one in classes if one.verdict is not None]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from barograph.views.log import limits
 from barograph.views.words import listed, period, plural, share, span, time_limit
+
+NO_LIMIT: Final = "No time limit: the interval is too wide for one to be of use. More runs make it narrower."
+NO_LIMIT_OF_FEATURES: Final = "A time limit needs more runs, or a larger --risk."
+VAGUE_SHARE: Final = 0.5
+"""Width of the interval of the parallel share from which it tells nothing."""
 
 Answer = Mapping[str, Any]
 """The answer of `GET /predict`, from `barograph_modeler.serving.answer`."""
@@ -33,7 +38,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
         asked = time_limit(limit["request_seconds"])
         yield f"Ask for {asked}: at most {share(limit['risk'])} of such runs need longer."
     else:
-        yield "A time limit needs more runs, or a larger --risk."
+        yield NO_LIMIT_OF_FEATURES if "features" in answer else NO_LIMIT
     if "features" in answer:
         yield from _features(answer)
         return
@@ -64,14 +69,17 @@ def _features(answer: Answer) -> Iterator[str]:
 
 def _scaling(answer: Answer) -> Iterator[str]:
     if (speedup := answer["speedup"]) is not None and speedup["base_ranks"] != answer["ranks"]:
-        yield (
-            f"That is {speedup['ratio']:.3g} times as fast as on {plural(speedup['base_ranks'], 'rank')}"
-            f" ({span(speedup['base_seconds'])}), an efficiency of {share(speedup['efficiency'])}."
-        )
+        base = f"on {plural(speedup['base_ranks'], 'rank')} ({span(speedup['base_seconds'])})"
+        if speedup["ratio"] >= 1 or speedup["base_ranks"] > answer["ranks"]:
+            efficiency = share(speedup["efficiency"])
+            yield f"That is {speedup['ratio']:.3g} times as fast as {base}, an efficiency of {efficiency}."
+        else:
+            yield f"That is {1 / speedup['ratio']:.3g} times as long as {base}."
     if answer["parts"]:
         shares = [f"{share(seconds / answer['expected_seconds'])} {part}" for part, seconds in answer["parts"].items()]
         yield f"It consists of {'; '.join(shares)}."
-    if (amdahl := answer["amdahl"]) is not None:
+    amdahl = answer["amdahl"]
+    if amdahl is not None and amdahl["parallel"][2] - amdahl["parallel"][0] < VAGUE_SHARE:
         lower, expected, upper = (share(one) for one in amdahl["parallel"])
         yield (
             f"By Amdahl's law {expected} of the work is parallel ({lower} to {upper}; from runs on up to"
@@ -79,7 +87,12 @@ def _scaling(answer: Answer) -> Iterator[str]:
         )
     if (pays := answer["pays"]) is not None:
         saved = share(1 - 1 / pays["gain"])
-        if pays["ends"] == "rule":
+        if pays["ends"] == "rule" and pays["until_ranks"] == pays["from_ranks"]:
+            yield (
+                f"More ranks do not pay: twice as many as {pays['from_ranks']:,}, the fewest that were run, would save"
+                f" less than {saved} of the time."
+            )
+        elif pays["ends"] == "rule":
             yield (
                 f"More ranks pay up to {pays['until_ranks']:,}: from there on, twice as many would save less than"
                 f" {saved} of the time."

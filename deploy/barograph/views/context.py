@@ -70,13 +70,27 @@ class ViewContext:
         answer, error = self.predict(params, **fields)
         if answer is None or answer["refusal"] is None or not answer["others"]:
             return answer, error
-        most = max(answer["others"], key=lambda one: one["runs"])["params"]
-        chosen = dict(word.split("=", 1) for word in most.split(" ") if "=" in word)
-        found, _ = self.predict({**params, **chosen}, **fields) if chosen else (None, "")
+        most = max(answer["others"], key=lambda one: one["runs"])
+        found, _ = self.predict({**params, **most["values"]}, **fields) if most["values"] else (None, "")
         if found is None or found["refusal"] is not None:
             return answer, error
-        found["warnings"] = [*found["warnings"], f"Several have been run: this is {most}; none has more runs."]
+        found["warnings"] = [
+            *found["warnings"],
+            f"Several have been run: this is {most['params']}; none has more runs.",
+        ]
         return found, ""
+
+    def project(
+        self, params: Mapping[str, str], largest: int, reach: int, **fields: object
+    ) -> tuple[dict[str, Any] | None, str]:
+        """As `predict_some`, on `reach` times the `largest` number of ranks; where the size grew with the ranks in all
+        runs, of that series instead of the one size, which has run at one scale."""
+        answer, error = self.predict_some(params, ranks=reach * largest, **fields)
+        if answer is None or not (series := answer.get("series")):
+            return answer, error
+        rest = {name: text for name, text in params.items() if name not in series["names"]}
+        found, _ = self.predict(rest, ranks=reach * series["largest_ranks"], **fields)
+        return (answer, error) if found is None or found["refusal"] is not None else (found, "")
 
     def predict(self, params: Mapping[str, str], **fields: object) -> tuple[dict[str, Any] | None, str]:
         """The modeler's answer to `question`, or None and the reason why there is none."""

@@ -15,7 +15,9 @@ from barograph_modeler.state import lru
 RUNS: Final = 32
 """Runs kept per scale: enough to estimate a spread, few enough to follow a changing machine."""
 SCALES: Final = 64
-"""Scales kept per problem, and problems per application; the least recently run are evicted."""
+"""Scales kept per set of parameters; the least recently run are evicted."""
+SETS: Final = 256
+"""Sets of parameters kept per application, likewise: studies of parameters have hundreds."""
 PROBLEMS: Final = 5_000
 """Problems kept in total: their predictors take a few hundred kB each."""
 FIT_RUNS: Final = 2_000
@@ -133,7 +135,7 @@ class WorkloadHistory:
         names[place.problem] = None
         names.move_to_end(place.problem)
         seconds = lru.get(problem, place, lambda: deque(maxlen=RUNS), SCALES)
-        if len(names) > SCALES:
+        if len(names) > SETS:
             self._evict((place.application, next(iter(names))))
         if len(self._problems) > PROBLEMS:
             self._evict(next(iter(self._problems)))

@@ -42,9 +42,11 @@ class WorkloadPrediction(NamedTuple):
 
 
 class KnownParams(NamedTuple):
-    """Parameters that have been run, as text, with the number of runs and their ranges of ranks and seconds."""
+    """Parameters that have been run, as text and by name, with the number of runs and their ranges of ranks and
+    seconds."""
 
     params: str
+    values: Mapping[str, str]
     runs: int
     least_ranks: int
     most_ranks: int
@@ -150,10 +152,11 @@ def publish(
 def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> list[KnownParams]:
     found: dict[str, KnownParams] = {}
     for place, seconds in known:
-        name = space.name(place)
-        one = found.pop(name, KnownParams(name, 0, place.ranks, place.ranks, math.inf, 0.0))
+        name, values = space.name(place), space.relevant(dict(place.params))
+        one = found.pop(name, KnownParams(name, values, 0, place.ranks, place.ranks, math.inf, 0.0))
         found[name] = KnownParams(
             name,
+            values,
             one.runs + len(seconds),
             min(one.least_ranks, place.ranks),
             max(one.most_ranks, place.ranks),

@@ -82,7 +82,7 @@ class ProblemSpace:
         UnlocatedQuestion where several works have run and none is named, and for numbers without a part of the size of
         which no run has the name.
         """
-        params = self._with_work(params)
+        params = self.with_work(params)
         self._check_names(params)
         return self._locate_nearest(params)
 
@@ -115,7 +115,7 @@ class ProblemSpace:
 
     def text(self, params: Mapping[str, str], size: Iterable[float]) -> str:
         """A size as parameters. params: of the question."""
-        return self.sizes[self._with_work(params).get(WORK, "")].text(size)
+        return self.sizes[self.with_work(params).get(WORK, "")].text(size)
 
     def name(self, place: WorkloadPlace) -> str:
         """The parameters of a workload that tell it from others, as text."""
@@ -129,7 +129,14 @@ class ProblemSpace:
             found.pop(WORK, None)
         return found
 
-    def _with_work(self, params: Mapping[str, str]) -> Mapping[str, str]:
+    def size_names(self, params: Mapping[str, str]) -> set[str]:
+        """The parameters that make up the size of the work that a question is about. Raises UnlocatedQuestion."""
+        space = self.sizes.get(self.with_work(params).get(WORK, ""))
+        return set() if space is None else set(space.names)
+
+    def with_work(self, params: Mapping[str, str]) -> Mapping[str, str]:
+        """Parameters with the label of the only work. Raises UnlocatedQuestion where there are several and none is
+        named."""
         if WORK in params or ("" in self.sizes and len(self.sizes) == 1):
             return params
         if len(self.sizes) > 1:

@@ -67,6 +67,8 @@ OTHERS: Final = 8
 FEWEST_OTHERS: Final = 3
 OWN_SCALES: Final = 3
 """Scales of one size of several from which it has a curve of its own."""
+MAX_SHOWN_RATIO: Final = 1e6
+"""Largest ratio of limits that is written out."""
 ON_LINE: Final = 0.05
 """Largest deviation of sizes from a weak series, in logarithms."""
 
@@ -375,7 +377,8 @@ class Predictor:
         found = central_limits(mixture.widened(*self.calibration.widenings[Scales.MORE]))
         condition = "This problem was never seen: it is taken to be one more like the others of the application."
         model = self._kinds(keys)
-        return Prediction(*found, model, 0, 0, 0, len(self._problems), (AS_THEY_WERE, condition), (), mixture)
+        doubts = tuple(_far_apart(found))
+        return Prediction(*found, model, 0, 0, 0, len(self._problems), (AS_THEY_WERE, condition), doubts, mixture)
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
         if ranks > FARTHEST * scales[-1]:
@@ -415,7 +418,7 @@ class Predictor:
 def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
     if size in known.sizes:
         return (AS_THEY_WERE,)
-    numbers = " x ".join(f"{one:.6g}" for one in size)
+    numbers = " x ".join(f"{one:.10g}" for one in size)
     count = len(known.sizes)
     return (
         AS_THEY_WERE,
@@ -424,10 +427,7 @@ def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
 
 
 def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> Iterator[str]:
-    _, lower, upper = limits
-    if upper > WIDE * lower:
-        times = upper / lower if lower > 0 else float("inf")
-        yield f"The limits are {times:.2g} times apart: the runs are too few or too irregular for more."
+    yield from _far_apart(limits)
     if (ranks := known.outliers.get(size)) is not None:
         yield f"The runs on {ranks:g} ranks are far from the curve of the others and were left out."
     if known.level is not None:
@@ -438,10 +438,18 @@ def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> 
         )
 
 
+def _far_apart(limits: tuple[float, float, float]) -> Iterator[str]:
+    _, lower, upper = limits
+    if upper > WIDE * lower:
+        times = upper / lower if lower > 0 else float("inf")
+        shown = f"{float(f'{times:.2g}'):,.0f}" if times < MAX_SHOWN_RATIO else f"more than {MAX_SHOWN_RATIO:,.0f}"
+        yield f"The limits are {shown} times apart: the runs are too few or too irregular for more."
+
+
 def _warnings(runs: Runs, ranks: float) -> tuple[str, ...]:
     texts = []
     scales = runs.scales
-    if scales.size < 3:
+    if scales.size < 3 and ranks not in scales:
         texts.append(f"Only {scales.size} scale{'s' * (scales.size > 1)} of it seen: the curve is mostly a guess.")
     if ranks > 8 * scales[-1]:
         texts.append(f"{ranks / scales[-1]:.3g} times as many ranks as were ever seen.")

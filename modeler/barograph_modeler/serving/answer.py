@@ -15,6 +15,7 @@ from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
+from barograph_modeler.serving.completion import CompletedParams, completed, similar_params
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
@@ -23,7 +24,6 @@ MIN_GAIN: Final = 1.25
 NAMES: Final = {OTHER: "start-up, end and what was not measured"}
 POINTS: Final = 40
 OBSERVED: Final = 2_000
-OTHERS: Final = 5
 _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
 """Time limits up to the first number of seconds are rounded up to multiples of the second."""
 
@@ -60,11 +60,12 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
     reply: dict[str, Any] = {
         "cluster": known.application.cluster,
         "app": known.application.app,
-        "params": known.space.relevant(question.params),
+        "params": known.space.relevant(query.given.params),
         "ranks": question.ranks,
         "nodes": question.nodes,
         "refusal": prediction.reason if isinstance(prediction, Refusal) else None,
         "others": query.others(),
+        "series": query.series(),
     }
     if isinstance(prediction, Prediction):
         reply |= {
@@ -84,8 +85,8 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
                 "largest_ranks": prediction.largest_ranks,
                 "pooled_from": prediction.pooled_from,
             },
-            "conditions": [*prediction.conditions, *query.growth()],
-            "warnings": list(prediction.warnings),
+            "conditions": [*prediction.conditions, *query.given.conditions, *query.growth()],
+            "warnings": [*query.given.doubts, *prediction.warnings],
         }
     if question.curve:
         reply |= {"curve": query.curve(), "observed": query.observed(), "parts_curve": query.parts_curve()}
@@ -113,11 +114,6 @@ def round_up_limit(seconds: float) -> int:
     return math.ceil(seconds / step) * step
 
 
-def newest_params(known: Published) -> list[dict[str, Any]]:
-    """Parameters of the newest runs, at most OTHERS, to choose from."""
-    return [one._asdict() for one in known.params[-OTHERS:]]
-
-
 class _ProblemQuery:
     """One problem of an application, at the ranks per node of the question."""
 
@@ -126,12 +122,14 @@ class _ProblemQuery:
         self._known = known
         self._predictor = known.predictor
         self.refusal: Refusal | None = None
+        self.given = CompletedParams(question.params)
         try:
-            self._place = known.space.locate(question.params)
+            self.given = completed(known, question.params)
+            self._place = known.space.locate(self.given.params)
         except UnlocatedQuestion as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))
         self._problem, self._size = self._place.name, self._place.size
-        self._space, self._newest = known.space, newest_params(known)
+        self._space = known.space
         every = known.problems.get(self._problem)
         # Where no size is asked for, the predictor has that of the only one, or of a series.
         self._runs = every if every is None or self._size is None else every.of_size(self._size)
@@ -165,8 +163,21 @@ class _ProblemQuery:
         return (
             []
             if size is None
-            else [f"The size grows with the ranks as it did: {self._space.text(self._question.params, size)}."]
+            else [f"The size grows with the ranks as it did: {self._space.text(self.given.params, size)}."]
         )
+
+    def series(self) -> dict[str, Any] | None:
+        """If the size asked for is one of a series along which it grew with the ranks, the names of its parameters, and
+        the most ranks of the series."""
+        if self.refusal is not None or self._size is None or self._runs is None:
+            return None
+        every = self._known.problems[self._problem]
+        if len(np.unique(every.sizes, axis=0)) < 2 or self._runs.scales.size > 1:
+            return None
+        largest = int(every.scales[-1])
+        if isinstance(self._predictor.default_size(self._problem, largest), Refusal):
+            return None
+        return {"names": sorted(self._space.size_names(self.given.params)), "largest_ranks": largest}
 
     def _series_size(self, ranks: int) -> tuple[float, ...] | None:
         if self._size is not None or self._runs is None or len(np.unique(self._runs.sizes, axis=0)) < 2:
@@ -175,11 +186,11 @@ class _ProblemQuery:
         return None if isinstance(size, Refusal) else size
 
     def others(self) -> list[dict[str, Any]]:
-        """If the problem has not run, or there is no prediction, parameters of the newest runs, at most OTHERS."""
+        """If the problem has not run, or there is no prediction, parameters that have run, those like it."""
         is_refused = isinstance(self.predict(self._question.ranks), Refusal)
         if self._runs is not None and not is_refused:
             return []
-        return self._newest
+        return similar_params(self._known, self._space.relevant(self.given.params))
 
     def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
         """Speedup over the smallest scale: over the median of its runs, else over its prediction.
@@ -219,14 +230,15 @@ class _ProblemQuery:
         ranks, here = self._smallest, self.predict(self._smallest)
         if isinstance(here, Refusal) or here.is_vague:
             return None
+        found = {"from_ranks": ranks, "gain": MIN_GAIN}
         while 2 * ranks <= MAX_RANKS:
             prediction = self.predict(2 * ranks)
             if isinstance(prediction, Refusal) or prediction.is_vague:
-                return None if ranks == self._smallest else {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
+                return None if ranks == self._smallest else {"until_ranks": ranks, "ends": "refusal", **found}
             if here.expected_seconds < MIN_GAIN * prediction.expected_seconds:
-                return {"until_ranks": ranks, "ends": "rule", "gain": MIN_GAIN}
+                return {"until_ranks": ranks, "ends": "rule", **found}
             ranks, here = 2 * ranks, prediction
-        return {"until_ranks": ranks, "ends": "refusal", "gain": MIN_GAIN}
+        return {"until_ranks": ranks, "ends": "refusal", **found}
 
     def parts(self, ranks: int) -> dict[str, float] | None:
         """Seconds of what the predicted time consists of, largest first; None if that is not known, as of runs of a

@@ -8,7 +8,7 @@ from typing import Any, Final
 from barograph_modeler.forecasts.library import Published
 from barograph_modeler.maxima.band import LEVEL, minimum_samples
 from barograph_modeler.maxima.interval_forecast import forecast_interval
-from barograph_modeler.serving.answer import newest_params
+from barograph_modeler.serving.completion import similar_params
 from barograph_modeler.serving.interval_history import IntervalClass, IntervalHistory
 from barograph_modeler.serving.question import Question
 
@@ -41,7 +41,7 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
         "refusal": refusal,
         "intervals": rows,
         "conditions": [*(_conditions(history) if is_trend else ()), *_growth(history)],
-        "others": [] if refusal is None else newest_params(known),
+        "others": [] if refusal is None else similar_params(known, known.space.relevant(question.params)),
     }
 
 

@@ -13,6 +13,7 @@ from barograph_modeler.learning.workload import Workload
 from barograph_modeler.maxima.interval_forecast import IntervalSample
 from barograph_modeler.maxima.trend import BLOCKS
 from barograph_modeler.scaling.answer import Refusal
+from barograph_modeler.serving.completion import completed
 from barograph_modeler.serving.question import Question
 
 MAX_CLASSES: Final = 10
@@ -88,7 +89,7 @@ def _scales(
 
     Raises UnlocatedQuestion and _NoScale.
     """
-    located = known.space.locate(question.params)
+    located = known.space.locate(completed(known, question.params).params)
     if located.others:
         names = ", ".join(name for name, _ in located.others)
         raise _NoScale(f"{names} had another value in all runs, and whether intervals follow it is unknown")

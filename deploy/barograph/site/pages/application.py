@@ -40,8 +40,8 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
     ]
     answer, error = None, "No run with these parameters has succeeded."
     if scales:
-        most = REACH * scales[-1]["ranks"]
-        answer, error = context.predict_some(param_map(chosen), cluster=cluster, app=app, ranks=most, curve=1)
+        most = scales[-1]["ranks"]
+        answer, error = context.project(param_map(chosen), most, REACH, cluster=cluster, app=app, curve=1)
     changes = queries.runtime_changes(f"{cluster}/{app}@", every_group=True)
     return {
         "cluster": cluster,

@@ -1,0 +1,95 @@
+"""What a question leaves out: parameters that all runs which it may be about have had; and doubts about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from barograph_modeler.forecasts.library import KnownParams, Published
+from barograph_modeler.forecasts.problems import UnlocatedQuestion
+from barograph_modeler.forecasts.sizes import is_number
+
+MAX_LISTED: Final = 5
+"""Parameters or values that a text names, and sets of parameters that an answer offers to choose from."""
+
+EMPTY: Final = "empty"
+
+Params = Mapping[str, str]
+
+
+class CompletedParams(NamedTuple):
+    """The parameters of a question with those that follow from the runs. conditions: what was filled in. doubts: what
+    was never run; one sentence each."""
+
+    params: Params
+    conditions: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def completed(known: Published, params: Params) -> CompletedParams:
+    """Fill in parameters of a question that all runs which have the given ones share.
+
+    Raises UnlocatedQuestion where these runs differ in a parameter that is left out, and for a part of the size that is
+    no number.
+    """
+    if known.problems.get(known.space.locate(params).name) is not None:
+        return CompletedParams(params)
+    given = known.space.relevant(known.space.with_work(params))
+    numbers = known.space.size_names(params)
+    for name in numbers & given.keys():
+        if not is_number(given[name]):
+            raise UnlocatedQuestion(f"{name} is {given[name]!r}, expected a number above 0, as in all runs")
+    words = {name: text for name, text in given.items() if name not in numbers}
+    alike = [one.values for one in known.params if words.items() <= one.values.items()]
+    if not alike:
+        return CompletedParams(params, (), tuple(_doubts(known.params, words)))
+    same_size = [one for one in alike if given.items() <= one.items()] or alike
+    # A size that is left out altogether is that of the only one, or of a series.
+    missing = sorted(
+        {name for one in alike for name in one} - given.keys() - (set() if numbers & given.keys() else numbers)
+    )
+    filled, open_names = {}, []
+    for name in missing:
+        values = {one.get(name) for one in same_size}
+        only = values.pop() if len(values) == 1 else None
+        if only is None:
+            open_names.append(name)
+        else:
+            filled[name] = only
+    if open_names:
+        count = len({frozenset(one.items()) for one in alike})
+        raise UnlocatedQuestion(
+            f"{count:,} sets of parameters have been run that differ in {_enumerated(open_names)}, expected a value of"
+            f" {'each' if len(open_names) > 1 else 'it'}"
+        )
+    text = f"{', '.join(f'{name} is {value or EMPTY}' for name, value in filled.items())}, as in all such runs."
+    return CompletedParams({**params, **filled}, (text,) if filled else ())
+
+
+def similar_params(known: Published, params: Params) -> list[dict[str, Any]]:
+    """Parameters that have been run to choose from, at most MAX_LISTED, the newest last: of those that agree with the
+    question in most."""
+    given = params.items()
+    ordered = sorted(enumerate(known.params), key=lambda item: (len(given & item[1].values.items()), item[0]))
+    return [one._asdict() for _, one in ordered[-MAX_LISTED:]]
+
+
+def _doubts(known: Sequence[KnownParams], words: Params) -> Iterator[str]:
+    """Which of the words never occurred, or that they did not together."""
+    never = 0
+    for name, text in words.items():
+        values = list(dict.fromkeys(one.values[name] for one in reversed(known) if name in one.values))
+        if not values:
+            never += 1
+            yield f"No run with a parameter {name} is known."
+        elif text not in values:
+            never += 1
+            more = f" and {len(values) - MAX_LISTED:,} others" if len(values) > MAX_LISTED else ""
+            yield f"No run with {name}={text} is known; {name} has been {', '.join(values[:MAX_LISTED])}{more}."
+    if not never and words:
+        yield "No run with all of these parameters is known."
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
