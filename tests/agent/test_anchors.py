@@ -138,3 +138,16 @@ def test_where_a_rank_answers_whatever_comes_several_messages_are_one_iteration(
     assert anchor is not None
     assert anchor.op == NUMBERS["Iprobe"]
     assert anchor.every in (32, 64)
+
+
+@pytest.mark.parametrize("tasks", [7, 8, 9, 10, 25])
+def test_few_tasks_are_iterations_whether_the_last_one_is_answered_or_not(tasks: int) -> None:
+    """A master receives from any worker, then the result from that one: workers that are as fast take turns."""
+    calls: list[Call] = []
+    for task in range(tasks):
+        calls += [(1, "Recv", 1, 1), (2, "Recv", 1, 2 + task % 2)]
+    for made in (calls, calls[:-1]):
+        anchor = anchors.find(records(made))
+        assert anchor is not None
+        assert (anchor.match, anchor.every) == (0, 1)
+        assert len(anchors.occurrences(records(made), anchor)) >= tasks - 1

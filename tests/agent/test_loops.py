@@ -18,6 +18,8 @@ from helpers.rings import FakeShim
 SEND, RECV, WAITALL = 34, 38, 45
 STEP = 0.2
 """Seconds between two looks of the sidecar."""
+UNIX = 1.7e9
+"""When a rank starts."""
 
 
 class Rank:
@@ -164,6 +166,42 @@ def test_iterations_of_another_loop_are_not_lost_after_a_long_one(rank: Rank) ->
     rank.look(final=True)
     assert rank.wanted == Want(op=WAITALL, site=rank.sites[2], generation=2)
     assert 4551 - 55 <= len(rank.intervals) <= 4551
+
+
+def test_a_loop_that_is_over_before_it_was_found_and_a_slow_one_after_it_have_their_iterations(rank: Rank) -> None:
+    """A master hands out many short tasks, then few long ones."""
+    repeat(150, rank.iteration)
+    ended_ns = rank.now_ns
+    rank.sites = [rank.shim.site(offset) for offset in (0x50, 0x60, 0x70)]
+    for task in range(24):
+        rank.iteration(6.0 - task / 6)
+        _, silent_since = rank.rings.silence or (0, 0.0)
+        # Who makes calls is not silent, whatever loop they are of.
+        assert UNIX + rank.now_ns * 1e-9 - silent_since <= STEP + 6.0 / 3
+    rank.look(final=True)
+    assert rank.wanted.site in rank.sites
+    assert 150 + 24 - 4 <= len(rank.intervals) <= 150 + 24
+    seconds = np.array([seconds for _, seconds, _ in rank.intervals])
+    assert seconds[1:148] == pytest.approx(0.01, rel=1e-6)
+    assert rank.now_ns * 1e-9 - 6 <= seconds.sum() <= rank.now_ns * 1e-9
+    assert np.diff([end for *_, end in rank.intervals]).min() > 0
+    assert sum(end - UNIX < ended_ns * 1e-9 for *_, end in rank.intervals) >= 148
+
+
+def test_the_last_loop_of_a_run_has_its_iterations_though_nobody_looked_for_it(rank: Rank) -> None:
+    repeat(500, rank.iteration)
+    rank.sites = [rank.shim.site(offset) for offset in (0x50, 0x60, 0x70)]
+    repeat(190, rank.iteration)
+    repeat(3, lambda: rank.look(final=True))
+    assert 690 - 50 <= len(rank.intervals) <= 690
+
+
+def test_what_is_done_at_the_start_is_no_loop(rank: Rank) -> None:
+    repeat(20, rank.iteration)
+    rank.sites = [rank.shim.site(offset) for offset in (0x50, 0x60, 0x70)]
+    repeat(500, rank.iteration)
+    rank.look(final=True)
+    assert 500 <= len(rank.intervals) <= 501
 
 
 @pytest.mark.parametrize("killed_at", [10, 150, 190, 195, 200, 205, 210, 215, 220, 230, 400])

@@ -176,19 +176,23 @@ class Fleet:
 
 
 class SharedFleet(Fleet):
-    """The same rows in several logs, each job in the one of its collector, what is about no job in the first."""
+    """The same rows in several logs, each job in one of them, what is about no job in the first.
+
+    Agents choose by endpoint; here by the number of the log, so that the split does not depend on ports.
+    """
 
     def __init__(self, endpoints: Sequence[str], now: float, seed: int = 1) -> None:
         super().__init__(endpoints[0], now, seed)
-        self._fleets = {endpoints[0]: self} | {one: Fleet(one, now, seed) for one in endpoints[1:]}
+        others = [Fleet(one, now, seed) for one in endpoints[1:]]
+        self._fleets: dict[str, Fleet] = {f"log {number}": fleet for number, fleet in enumerate([self, *others])}
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
         """Append these rows, each to its log. Agents write the sites of their jobs to each."""
-        for endpoint, fleet in self._fleets.items():
+        for log, fleet in self._fleets.items():
             if table == "sites":
                 found = rows
             elif rows and "job" in rows[0]:
-                found = [row for row in rows if shard_of(row["job"], list(self._fleets)) == endpoint]
+                found = [row for row in rows if shard_of(row["job"], list(self._fleets)) == log]
             else:
                 found = rows if fleet is self else []
             Fleet.put(fleet, table, found)

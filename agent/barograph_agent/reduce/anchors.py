@@ -20,6 +20,7 @@ the anchor is each n-th occurrence.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -63,6 +64,16 @@ MAX_TAIL: Final = 2
 MAX_EVERY: Final = 255
 SHARES: Final = (1.0, 0.25)
 """Parts of the calls that are tried, the newest: the loop may have begun with them."""
+TIMES: Final = (0.5, 0.25)
+MAX_SHARE: Final = 1 / 6
+"""The same of their time, where it has at most this share of the calls: a loop that calls less often than the one
+before it."""
+MAX_LOOPS: Final = 4
+"""Loops that are sought in the calls of one rank, one before the other."""
+MIN_LOOP_SECONDS: Final = 1.0
+"""Least time of a loop that is not the last one."""
+MAX_BREAK: Final = 10.0
+"""Calls between two occurrences of an anchor, in multiples of the usual number, from which on its loop begins anew."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -80,16 +91,59 @@ class Anchor(NamedTuple):
 def find(calls: Records) -> Anchor | None:
     """The anchor of the loop in these calls of one rank, in order; None if there is none."""
     parts: list[_Tokens] = []
-    for share in SHARES:
-        part = calls[-MAX_CALLS:]
-        part = part[-max(int(len(part) * share), 1) :]
-        if len(part) < MIN_ITERATIONS:
-            break
+    for part in _newest(calls[-MAX_CALLS:]):
         parts.append(tokens := _Tokens(part))
         anchor = tokens.by_segments() or tokens.by_period()
         if anchor is not None:
             return anchor
     return next(filter(None, (tokens.by_messages() for tokens in parts)), None)
+
+
+def _newest(calls: Records) -> Iterator[Records]:
+    """The parts of the calls that are tried."""
+    lengths = [max(int(len(calls) * share), 1) for share in SHARES]
+    if len(calls):
+        ages = (int(calls["exit_ns"][-1]) - calls["exit_ns"].astype(np.int64)) / max(
+            float(np.ptp(calls["exit_ns"])), 1.0
+        )
+        late = [int(np.count_nonzero(ages <= share)) for share in TIMES]
+        lengths += [length for length in late if length <= MAX_SHARE * len(calls)]
+    for length in dict.fromkeys(lengths):
+        if length >= MIN_ITERATIONS:
+            yield calls[-length:]
+
+
+def loops(calls: Records, anchor: Anchor) -> list[tuple[Anchor, Integers]]:
+    """The loop of this anchor, which is the last one in these calls of a rank, and those before it, the oldest first.
+
+    Each with the positions of its anchor, of which each n-th ends an iteration. Of those before it, only such that took
+    MIN_LOOP_SECONDS: what a program does when it starts is no loop.
+    """
+    found: list[tuple[Anchor, Integers]] = []
+    end = len(calls)
+    while True:
+        at = occurrences(calls[:end], anchor._replace(every=1))
+        first = _last_begin(at)
+        # Its first iteration begins somewhere before.
+        before = int(at[first]) if len(at) else 0
+        earlier = find(calls[:before]) if len(found) + 1 < MAX_LOOPS else None
+        if earlier is None or not lasts(calls[:before], earlier):
+            return [(anchor, at), *found]
+        found.insert(0, (anchor, at[first:]))
+        anchor, end = earlier, before
+
+
+def _last_begin(at: Integers) -> int:
+    """Number of the occurrence since which an anchor comes regularly."""
+    gaps = np.diff(at)
+    breaks = np.flatnonzero(gaps > MAX_BREAK * np.median(gaps)) if len(gaps) else gaps
+    return int(breaks[-1]) + 1 if len(breaks) else 0
+
+
+def lasts(calls: Records, anchor: Anchor) -> bool:
+    """Whether a loop takes MIN_LOOP_SECONDS."""
+    at = occurrences(calls, anchor)
+    return len(at) > 0 and float(np.ptp(calls["exit_ns"][at])) * 1e-9 >= MIN_LOOP_SECONDS
 
 
 def occurrences(calls: Records, anchor: Anchor) -> Integers:
@@ -136,7 +190,7 @@ def _is_from_any(calls: Records) -> bool:
 def _answers(at: Integers, asked: Integers) -> bool:
     """Whether there is one call of a site for each request: workers that are as fast take turns by chance."""
     each = np.unique(np.searchsorted(asked, at)).size
-    return each >= SAME_COUNT * max(len(at), len(asked))
+    return each >= _as_often(max(len(at), len(asked)))
 
 
 class _Tokens:
@@ -156,7 +210,7 @@ class _Tokens:
         found: list[int] = []
         for token in self._candidates():
             count = self._counts[token]
-            if count < MIN_ITERATIONS or (found and count < SAME_COUNT * self._counts[found[0]]):
+            if count < MIN_ITERATIONS or (found and count < _as_often(self._counts[found[0]])):
                 break
             if self._has_like_segments(token):
                 found.append(token)
@@ -247,6 +301,11 @@ class _Tokens:
             if (self._sequence[lag:] == self._sequence[:-lag]).mean() >= MIN_MATCH:
                 return int(lag)
         return 0
+
+
+def _as_often(count: int) -> float:
+    """Least number of a call that comes as often as one that has come so often: of few, the last one is to come."""
+    return min(SAME_COUNT * count, count - 1)
 
 
 def _precedence(operation: str) -> int:

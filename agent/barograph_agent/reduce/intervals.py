@@ -121,7 +121,7 @@ class IntervalReader:
     @property
     def ended_at(self) -> float:
         """End of the last interval that was read, in Unix seconds; of MPI_Init before the first."""
-        return (self.cursor.last_exit_ns + self._offset_ns) * 1e-9
+        return self.unix(self.cursor.last_exit_ns)
 
     @property
     def moved_at(self) -> float:
@@ -129,7 +129,11 @@ class IntervalReader:
         head = self.ring.iteration_head
         if head <= self.cursor.iteration_position:
             return self.ended_at
-        return (int(self.ring.iterations(head - 1, head)[0]["exit_ns"]) + self._offset_ns) * 1e-9
+        return self.unix(int(self.ring.iterations(head - 1, head)[0]["exit_ns"]))
+
+    def unix(self, ns: int) -> float:
+        """Unix seconds of an instant by the ring's clock."""
+        return (ns + self._offset_ns) * 1e-9
 
     def pass_over(self, until: int) -> None:
         """Count no iteration before number `until` that was not read."""

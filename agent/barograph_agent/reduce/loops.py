@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import MAX_CALLS, MAX_EVERY, Anchor, find, occurrences
+from barograph_agent.reduce.anchors import MAX_CALLS, MAX_EVERY, Anchor, find, lasts, loops, occurrences
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
 FLOWS: Final = 3
@@ -54,7 +54,7 @@ MIN_DISTANCE_SECONDS: Final = 50e-6
 MAX_RECORD_RATE: Final = 250_000.0
 """Records or comparisons of an anchor per second that take 1 % of a core. Beyond it there are no iterations."""
 
-Integers = npt.NDArray[np.int64]
+Times = npt.NDArray[np.float64]
 
 
 class Loop:
@@ -70,12 +70,15 @@ class Loop:
         self._calls: deque[Records] = deque()
         self._position = 0
         self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = math.nan
+        self._called_at = math.nan
         self._pause = FIND_SECONDS
         self._iterations, self._compared, self._dropped, self._longest = 0, 0, 0, 0.0
         self._held_from: int | None = None
         self._awaits = self._is_trial = False
         self._recalled = np.empty(0, RECORD)
         self._discarded: int | None = None
+        self.called_ns = 0
+        """End of the newest call that was read, by the ring's clock: who calls MPI is not silent."""
         self.has_searched = False
         """Whether the last step has searched."""
         self.is_too_fast = False
@@ -107,13 +110,15 @@ class Loop:
             self._head, self._compared = self.ring.head, self.ring.compared
             self._iterations, self._dropped = self.ring.iteration_head, self.ring.iterations_dropped
         if final or self.ring.finalized:
-            self._recall(after_ns)
+            self._finish(now, after_ns)
             return self._release()
         passed, self._stepped_at, self.has_searched = now - self._stepped_at, now, False
         quiet = self._quiet(now)
         self._watch(now, passed)
         if self._want.calls:
             self._read_calls(now, passed)
+        else:
+            self._called_at = now  # calls that are not written may come
         self._recall(after_ns)
         if self._want.op and self._has_regular_collectives():
             self._ask(Want(generation=self._want.generation))
@@ -129,15 +134,17 @@ class Loop:
                 and quiet >= self._limit()
                 and now - self._searched_at >= self._pause
             ):
-                self._search(now)
+                self._search(now, after_ns, may_return=not self._want.op and quiet < TRIAL_SECONDS)
             if now >= self._rests_until and not self._want.calls:
                 self._calls.clear()
                 self._ask(self._want._replace(calls=True))
-        return self._release() if self._is_decided(now, quiet) else np.empty(0, RECORD)
+        if self._held_from is None or self._is_decided(now, quiet):
+            return self._release()
+        return np.empty(0, RECORD)
 
     def _is_decided(self, now: float, quiet: float) -> bool:
         """Whether iterations that are held back are to be read now."""
-        if self._held_from is None or self._awaits:
+        if self._awaits or self._held_from is None:
             return False
         half = (self.ring.iteration_head - self._held_from) * 2 > self.ring.iteration_capacity
         return not self._is_trial or quiet >= TRIAL_SECONDS or half or self._seeks(now)
@@ -206,6 +213,7 @@ class Loop:
         made, self._position = first + len(calls) - self._position, first + len(calls)
         if len(calls):
             self._calls.append(calls)
+            self.called_ns, self._called_at = int(calls["exit_ns"][-1]), now
         while len(self._calls) > 1 and sum(map(len, self._calls)) > self._most:
             self._calls.popleft()
         if not passed and len(calls):
@@ -217,49 +225,88 @@ class Loop:
     def _history(self) -> Records:
         return np.concatenate(self._calls) if self._calls else np.empty(0, CALL)
 
-    def _search(self, now: float) -> None:
+    def _finish(self, now: float, after_ns: int) -> None:
+        """Recall what is known of calls only, at the end of the run: first what is held back, then the last loop."""
+        if self._want.calls:
+            self._read_calls(now, math.inf)
+        if self._held_from is not None:
+            self._recall(after_ns, final=True)
+            return
+        calls = self._history()
+        if not self.is_too_fast and self._quiet(now) >= self._limit():
+            anchor = find(calls)
+            if anchor is not None and anchor[:4] != _anchor(self._want)[:4] and lasts(calls, anchor):
+                times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
+                self._end_loop(_spaced(anchor, times), after_ns, is_recorded=False)
+        self._calls.clear()
+
+    def _search(self, now: float, after_ns: int, *, may_return: bool) -> None:
+        """Seek an anchor. may_return: whether collectives may still win."""
         self._searched_at, self.has_searched = now, True
         newest: list[Records] = []
         for calls in reversed(self._calls):
             newest.insert(0, calls)
             if sum(map(len, newest)) >= MAX_CALLS:
                 break
-        anchor = find(np.concatenate(newest)) if newest else None
-        if anchor is None or anchor[:4] == _anchor(self._want)[:4]:
-            self._pause = min(2 * self._pause, MAX_QUIET_SECONDS)
+        calls = np.concatenate(newest) if newest else np.empty(0, CALL)
+        anchor = find(calls)
+        if anchor is None:
+            self._wait_longer()
+            return
+        times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
+        longest = float(np.diff(times).max(initial=0.0))
+        is_named = anchor[:4] == _anchor(self._want)[:4]
+        anchor = _spaced(anchor, times)
+        # The ring's clock may be another one than that of `now`.
+        if now - self._called_at + self.called_ns * 1e-9 - times[-1] > max(AWAY_SECONDS, AWAY_INTERVALS * longest):
+            if may_return:
+                self._wait_longer()
+            else:
+                self._end_loop(anchor, after_ns, is_recorded=is_named)
+            return
+        if is_named:
+            self._wait_longer()
             return
         self._pause = FIND_SECONDS
-        anchor = _spaced(anchor, np.concatenate(newest))
         generation = self._want.generation % 255 + 1
         self._held_from, self._awaits, self._is_trial = self.ring.iteration_head, True, not self._want.op
-        self._longest, self._came_at = 0.0, now
+        self._longest, self._came_at = longest, now
         self._gaps.clear()
         self._ask(Want(True, anchor.op, anchor.site, anchor.match, anchor.value, anchor.every, generation))
 
-    def _recall(self, after_ns: int) -> None:
-        """Recall iterations before the first record of a new anchor, once that is there."""
+    def _wait_longer(self) -> None:
+        self._pause = min(2 * self._pause, MAX_QUIET_SECONDS)
+
+    def _end_loop(self, anchor: Anchor, after_ns: int, *, is_recorded: bool) -> None:
+        """Recall the iterations of a loop that has ended, unless the ring has them, and forget its calls."""
+        calls = self._history()
+        last = int(calls["exit_ns"][occurrences(calls, anchor._replace(every=1))[-1]])
+        if not is_recorded:
+            self._recalled = _iterations(calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= last)], anchor)
+        self._calls = deque([calls[calls["exit_ns"] > last]])
+        self._pause = FIND_SECONDS
+
+    def _recall(self, after_ns: int, *, final: bool = False) -> None:
+        """Recall iterations before the first record of a new anchor, once that is there, or all at the end."""
         if not self._awaits or self._held_from is None:
             if self._want.calls and self._want.op and not self._is_missed(self._stepped_at):
                 self._ask(self._want._replace(calls=False))
             return
         fresh = self.ring.iterations(self._held_from, self.ring.iteration_head)
+        anchor = _anchor(self._want)
         if not len(fresh):
-            if self._stepped_at - self._searched_at >= MAX_PENDING_SECONDS:
-                self._release()
+            waited = self._stepped_at - self._searched_at
+            if final or waited >= max(MAX_PENDING_SECONDS, AWAY_INTERVALS * self._longest):
+                self._end_loop(anchor, after_ns, is_recorded=False)
+                self._awaits = False
             return
         self._awaits = False
         self._read_calls(self._stepped_at, math.inf)
-        anchor, calls = _anchor(self._want), self._history()
+        calls = self._history()
         self._calls.clear()
         self._ask(self._want._replace(calls=False))
         calls = calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= fresh[0]["exit_ns"])]
-        found = calls[occurrences(calls, anchor._replace(every=1))]
-        # The last one is the first record.
-        found = found[::-1][anchor.every :: anchor.every][::-1]
-        recalled = np.zeros(len(found), RECORD)
-        recalled["exit_ns"] = recalled["enter_ns"] = found["exit_ns"]
-        recalled["site"], recalled["op"], recalled["flags"] = anchor.site, anchor.op, anchor.every
-        self._recalled = recalled
+        self._recalled = _iterations(calls, anchor, is_recorded=True)
 
     def _ask(self, want: Want) -> None:
         if want != self._want:
@@ -272,11 +319,28 @@ def _anchor(want: Want) -> Anchor:
     return Anchor(want.op, want.site, want.match, want.value, want.every)
 
 
-def _spaced(anchor: Anchor, calls: Records) -> Anchor:
-    """The same, but each n-th of it where it comes too often."""
-    times = calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64)
-    distance = float(np.median(np.diff(times))) * 1e-9 if len(times) > 1 else MIN_DISTANCE_SECONDS
+def _spaced(anchor: Anchor, times: Times) -> Anchor:
+    """The same, but each n-th of it where it comes too often. times: when it came, in seconds."""
+    distance = float(np.median(np.diff(times))) if len(times) > 1 else MIN_DISTANCE_SECONDS
     factor = 1
     while factor * distance < MIN_DISTANCE_SECONDS and 2 * factor * anchor.every <= MAX_EVERY:
         factor *= 2
     return anchor._replace(every=factor * anchor.every)
+
+
+def _iterations(calls: Records, anchor: Anchor, *, is_recorded: bool = False) -> Records:
+    """Iterations in these calls, as records, of the loop of an anchor and of those before it.
+
+    is_recorded: the last one of the anchor is the first that the shim has recorded.
+    """
+    found = [np.empty(0, RECORD)]
+    for sought, at in loops(calls, anchor):
+        is_last = sought is anchor
+        times = calls["exit_ns"][at[sought.every - 1 :: sought.every]] * 1e-9
+        one = sought if is_last else _spaced(sought, times)
+        ends = at[::-1][one.every if is_last and is_recorded else 0 :: one.every][::-1]
+        records = np.zeros(len(ends), RECORD)
+        records["exit_ns"] = records["enter_ns"] = calls["exit_ns"][ends]
+        records["site"], records["op"], records["flags"] = one.site, one.op, one.every
+        found.append(records)
+    return np.concatenate(found)

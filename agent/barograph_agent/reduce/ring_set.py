@@ -160,11 +160,13 @@ class RingSet:
 
     @property
     def silence(self) -> tuple[int, float] | None:
-        """Intervals counted by the shim so far, and the end of the last recorded one in Unix seconds.
+        """Intervals counted by the shim so far, and the end of the last recorded one or later call, in Unix seconds.
 
         The latter is the end of MPI_Init before the first; None without the ring of a rank 0.
         """
-        ends = [reader.moved_at for reader in self._readers.values()]
+        ends = [
+            max(reader.moved_at, reader.unix(self._loops[name].called_ns)) for name, reader in self._readers.items()
+        ]
         return (self.counted()[0], max(ends)) if ends else None
 
     def living(self, processes: Processes) -> int:

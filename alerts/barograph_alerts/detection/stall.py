@@ -6,8 +6,9 @@ import math
 from typing import Final, NamedTuple
 
 FEWEST_SECONDS: Final = 30.0
-COLD_SECONDS: Final = 60.0
-"""Least silence that is a stall, with and without a history."""
+COLD_SECONDS: Final = 300.0
+"""Least silence that is a stall, with and without a history. Nothing is known of the phases of a first run: minutes of
+output, or of work without MPI, may follow its loop."""
 
 
 class SilentSpan(NamedTuple):
