@@ -45,6 +45,8 @@ MAX_JUDGED: Final = 200_000
 """Jobs with a final verdict that are known: a late row of an older one is taken for a job's whose begin was lost."""
 MAX_SUSPECTS: Final = 100
 """Nodes with most evidence that are reported."""
+UNKNOWN_PROGRAM: Final = "unknown"
+"""All whose name is not known count as one."""
 WAIT_SECONDS: Final = 10.0
 """How long a job waits to be assigned to a group of like work, where jobs are; then it is judged by itself."""
 MOVE_SECONDS: Final = 3.0
@@ -281,9 +283,10 @@ class Scorer:
         """Take the nodes of ended jobs as evidence; returns the rows of `suspects` to write."""
         compared = self._node_phases.take(now)
         for one in compared:
+            program = self._imbalances.program_of(one.job) or UNKNOWN_PROGRAM
             beyond = self._imbalances.add(one)
             if is_new := self._is_new_evidence(one.job):
-                self.nodes.compare(one.excess)
+                self.nodes.compare(one.excess, program, has_places=beyond is not None)
             if beyond is not None and one.places is not None:
                 self.nodes.compare_places(one.places.hosts, beyond, one.excess if is_new else {})
         return list(self._suspects.rows(self.suspects(), now)) if compared else []
@@ -464,5 +467,7 @@ class Scorer:
         # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause in BLAMING and len(verdict.hosts) > 1 and self._is_new_evidence(verdict.job):
             self.nodes.add(verdict.hosts, verdict.members)
-        self._imbalances.add_verdict(verdict.job, verdict.workload, is_healthy=verdict.state == "healthy")
+        # The first run of a workload has nothing to be compared with, and is the history of the second one.
+        is_healthy = verdict.state in ("healthy", "unknown")
+        self._imbalances.add_verdict(verdict.job, verdict.workload, is_healthy=is_healthy)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from barograph_alerts.attribution import fleet
+from barograph_alerts.attribution import node_excess
 from barograph_alerts.attribution.fleet import BETS, FALSE_NODES, NodeRanking, e_bh, facility_share
 
 
@@ -109,8 +110,41 @@ def test_nodes_that_are_slow_do_not_hide_each_other():
     assert {name for name, _, score in ranking.ranking(300) if score > 1} == slow
 
 
+def scores_of(programs: Sequence[str]) -> dict[str, float]:
+    """Scores after 64 nodes had as many jobs of 16 nodes as `programs`; n0 did 20 % more in each."""
+    rng, ranking = np.random.default_rng(3), NodeRanking()
+    for program in programs:
+        for nodes in rng.permutation(64).reshape(4, 16):
+            own = 0.02 * rng.standard_normal(16)
+            own[nodes == 0] += 0.18
+            ranking.compare(
+                {f"n{node}": float(x) for node, x in zip(nodes, own - np.median(own), strict=True)}, program
+            )
+    return {name: score for name, _, score in ranking.ranking(64)}
+
+
+def test_a_node_that_was_slow_in_few_jobs_stands_out_unless_they_are_of_one_program():
+    """A program may give a place more work in each of its runs, and a site may begin it on the same nodes each time."""
+    assert {name for name, score in scores_of(["a", "b", "c"]).items() if score > 1} == {"n0"}
+    assert scores_of(["a", "a", "a"])["n0"] < 1
+
+
+def test_a_node_that_became_slow_stands_out_and_one_that_was_repaired_does_not():
+    def scores(work: Sequence[float]) -> dict[str, float]:
+        rng, ranking = np.random.default_rng(4), NodeRanking()
+        for more in work:
+            for nodes in rng.permutation(64).reshape(4, 16):
+                own = 0.02 * rng.standard_normal(16)
+                own[nodes == 0] += more
+                ranking.compare({f"n{node}": float(x) for node, x in zip(nodes, own - np.median(own), strict=True)})
+        return {name: score for name, _, score in ranking.ranking(64)}
+
+    assert scores([0.0] * 20 + [0.18] * 4)["n0"] > 1
+    assert scores([0.18] * 4 + [0.0] * 20).get("n0", 0.0) < 1
+
+
 def test_of_more_comparisons_than_are_kept_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fleet, "MAX_COMPARED", 320)
+    monkeypatch.setattr(node_excess, "MAX_COMPARED", 320)
     ranking, _ = facility(1, jobs=60, slow=0)
-    assert [len(one.hosts) for one in ranking._compared] == [16] * 20
+    assert [len(one.nodes) for one in ranking._excesses._jobs] == [16] * 20
     assert ranking.ranking(300)

@@ -195,6 +195,33 @@ def test_without_places_or_classes_of_earlier_runs_no_node_is_slow_from_the_begi
     assert test.always_slow(1.2) is None
 
 
+def test_the_short_first_spans_count_before_it_is_known_which_places_nodes_have():
+    """Of half a second each; sidecars count their ranks for a second. A node may begin with cold caches."""
+    usual = history(3)
+    for until, is_named in ((12, True), (2, False)):
+        test, found = NodeTest(0.01 / 8, 0.05, JobNodes(8, usual)), []
+        for i, span in enumerate(placed(12, 8, lambda i, k, until=until: 120 if k == 1 and i < until else 100)):
+            short = span._replace(started_at=i / 2, ended_at=(i + 1) / 2, places=span.places if i >= 4 else {})
+            test.add(short, disturbed=False)
+            found.append(test.always_slow(1.2))
+        assert [one is not None for one in found] == [is_named and i >= 5 for i in range(12)]
+        assert not is_named or found[-1].started_at == 0.0
+
+
+def test_short_spans_are_joined_before_a_node_is_compared_with_its_own_past():
+    long = judged(30, 4, lambda i, k: 120 if k == 1 and i >= ONSET else 100)
+    short = Evidence(None, nodes=JobNodes(2))
+    for span in spans(30, 4, lambda i, k: 120 if k == 1 and i >= ONSET else 100):
+        for part in range(4):
+            began = span.started_at + part * SECONDS / 4
+            parts = span._replace(started_at=began, ended_at=began + SECONDS / 4)
+            # The four have the mean of the long one.
+            own = {name: value * (0.94 + 0.04 * part) for name, value in span.most.items()}
+            short.add_nodes(parts._replace(most=own, mean=own))
+    assert [alarm.onset_at for alarm in short.alarms] == [alarm.onset_at for alarm in long.alarms] == [ONSET * SECONDS]
+    assert short.slow_nodes == long.slow_nodes == ("n1",)
+
+
 def test_of_a_job_that_is_known_to_be_slow_the_node_that_may_explain_it_is_named():
     """Less than a test of its own needs."""
     test = NodeTest(1e-9, 0.05, JobNodes(8, history(2)))

@@ -4,6 +4,9 @@
 nodes 1.2 times as slow, from before the first hour and from a time within it. Jobs of programs that never ran before,
 and of 40 that have run three times each, and with no slow node.
 
+`make bench PYTEST="-k nodes_of_many_draws"`: the same for $BAROGRAPH_NODES_SEEDS draws (6), slow from the begin, from
+what nodes report at the ends of jobs alone, beside what an oracle can name.
+
 `make bench PYTEST="-k one_job_of_thousands"`: rows, time and memory of a single job at its end, and while it runs.
 
 `make bench PYTEST="-k series_of_nodes"`: the test of nodes among themselves on $BAROGRAPH_NODES_JOBS (1000) healthy and
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.timeout(24 * 3600)
 HOURS = float(os.environ.get("BAROGRAPH_NODES_HOURS", "1"))
 JOBS = int(os.environ.get("BAROGRAPH_NODES_JOBS", "1000"))
 SEED = 36
+SEEDS = range(1, 1 + int(os.environ.get("BAROGRAPH_NODES_SEEDS", "6")))
 FACTOR, ONSET, AFTER = 1.2, 30, 60
 """Of the work of a slow node, from span ONSET on, for AFTER spans."""
 SPANS, SYNCS, CLASSES = 20, 32, 16
@@ -45,6 +49,19 @@ def test_a_thousand_nodes() -> None:
             f" {result.rows:,} rows of nodes, {result.seconds / HOURS:.1f} s of a core per hour"
         )
         assert result.wrong <= max(1, 0.05 * (result.found + result.wrong))
+
+
+@pytest.mark.parametrize(("programs", "slow"), [(0, 0.02), (0, 0.0), (40, 0.02)])
+def test_nodes_of_many_draws(programs: int, slow: float) -> None:
+    plans = [NodesPlan(1000, 200, 1.0, slow, programs=programs, seed=seed, live=False) for seed in SEEDS]
+    results = [NodesStudy(plan).run() for plan in plans]
+    used, found, wrong = (sum(getattr(one, name) for one in results) for name in ("used", "found", "wrong"))
+    possible, others = sum(one.possible for one in results), sum(one.possible_wrong for one in results)
+    print(
+        f"\n{programs or 'no'} programs with a history, {slow:.0%} slow, {len(results)} draws: {found} of {used} named"
+        f" ({', '.join(str(one.found) for one in results)}), {wrong} others; oracle: {possible}, {others} others"
+    )
+    assert wrong <= max(1, 0.05 * (found + wrong))
 
 
 def test_the_cost_of_ten_to_ten_thousand_nodes() -> None:
@@ -91,9 +108,9 @@ def test_series_of_nodes_that_are_slow_from_the_begin() -> None:
         found = [always_alarms(rng, nodes, runs, FACTOR) for _ in range(JOBS // 5)]
         for at in wrong:
             healthy.add(None, [at] if at >= 0 else [])
-        named = [at + 1 for at, names in found if names == ("n1",)]
+        named = [at for at, names in found if names == ("n1",)]
         others = sum(bool(set(names) - {"n1"}) for _, names in found)
-        soon = sum(spans * SECONDS <= 8 for spans in named)
+        soon = sum(at <= 8 for at in named)
         print(
             f"\n{nodes} nodes, {runs} runs before: {sum(at >= 0 for at in wrong)} of {len(wrong)} healthy jobs alarm;"
             f" x {FACTOR:g} from the begin: {len(named)} of {len(found)} named, {soon} within 8 s; others: {others}"

@@ -20,6 +20,10 @@ from barograph_agent.reduce.workers import WorkerSums
 from barograph_agent.ring.reader import BYTES_UNKNOWN, RECORD, STEP, Ring, RingError
 
 BLOCK_SECONDS: Final = 2.0
+FIRST_BLOCK_SECONDS: Final = 0.5
+BLOCK_SHARE: Final = 0.25
+"""Blocks that begin early in a run are shorter, this share of the time until then: so some are there within seconds,
+and a node that is slow from the begin is found soon."""
 LONGEST: Final = 8192
 """Limit of sync points in a block, further limited to a quarter of a ring's capacity: blocks end before it is full."""
 
@@ -72,8 +76,8 @@ class NodeReducer:
         """Complete blocks as rows of `node_blocks` (without job and host). Advances the cursors.
 
         A block has 2^m sync points and begins at a multiple of 2^m, so blocks of different nodes nest for any m. It is
-        complete once it spans BLOCK_SECONDS or LONGEST sync points, or at the end of the run. Raises RingError if a
-        ring is inconsistent.
+        complete once it spans BLOCK_SECONDS, early in a run less, or LONGEST sync points, or at the end of the run.
+        Raises RingError if a ring is inconsistent.
         """
         rows: list[dict[str, Any]] = []
         if not (final or self._may_be_due()):
@@ -107,7 +111,7 @@ class NodeReducer:
         """A fast check of one ring, and of whether any is half full: usually no block is complete."""
         ring, cursor = self._members[0]
         unread = ring.head - max(cursor.node_position, ring.tail)
-        if unread > 0 and (unread >= min(LONGEST, ring.capacity // 4) or self._span() >= BLOCK_SECONDS):
+        if unread > 0 and (unread >= min(LONGEST, ring.capacity // 4) or self._spans_block()):
             return True
         return any(ring.head - cursor.node_position > ring.capacity // 2 for ring, cursor in self._members)
 
@@ -138,16 +142,18 @@ class NodeReducer:
         ready = min(_index(ring, ring.head - 1) for ring, _ in self._members) + 1 - at
         longest = min(LONGEST, *(ring.capacity // 4 for ring, _ in self._members))
         full = any(ring.head - cursor.node_position > ring.capacity // 2 for ring, cursor in self._members)
-        if ready <= 0 or not (final or full or ready >= longest or self._span() >= BLOCK_SECONDS):
+        if ready <= 0 or not (final or full or ready >= longest or self._spans_block()):
             return 0
         return min(1 << (min(ready, longest).bit_length() - 1), (at & -at) or longest)
 
-    def _span(self) -> float:
-        """Time span of the unread records of one ring, in seconds; the others have the same sync points."""
+    def _spans_block(self) -> bool:
+        """Whether the unread records of one ring span a block; the others have the same sync points."""
         ring, cursor = self._members[0]
         places = max(cursor.node_position - 1, ring.tail), ring.head - 1
         begin, end = (int(ring.records(at, at + 1)["exit_ns"][0]) for at in places)
-        return (end - (begin if cursor.node_position else ring.started_ns)) * 1e-9
+        begin = begin if cursor.node_position else ring.started_ns
+        wanted = max(FIRST_BLOCK_SECONDS * 1e9, BLOCK_SHARE * (begin - ring.started_ns))
+        return end - begin >= min(wanted, BLOCK_SECONDS * 1e9)
 
     def _row(self, at: int, length: int, times: Times) -> dict[str, Any]:
         """times: nanoseconds, ranks x COLUMNS x sync points."""

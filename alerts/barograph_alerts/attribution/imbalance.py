@@ -47,6 +47,11 @@ class Imbalances:
         lru.store(self._verdicts, job, _Verdict(workload, is_healthy), MAX_JOBS)
         self._join(job)
 
+    def program_of(self, job: str) -> str:
+        """The name of the program of an ended job, of any size and input; empty if it is not known."""
+        verdict = self._verdicts.get(job)
+        return verdict.workload.partition("@")[0] if verdict is not None else ""
+
     def places_of(self, workload: str) -> PlaceHistory | None:
         """What its healthy runs gave to each place; None without one."""
         return self._places.get(workload)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -43,7 +43,12 @@ MAX_KINDS: Final = 8
 SHARE: Final = 0.5
 """Nodes are slow that have this share of the largest excess."""
 LOOKS: Final = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Numbers of spans from the begin of the job after which nodes are compared with its history."""
+"""Numbers of spans from the begin of the job after which nodes are compared with its history, from FIRST_LOOK on."""
+FIRST_LOOK: Final = 3.0
+"""Seconds of a job before that: nodes may begin with cold caches."""
+JOINED_SECONDS: Final = 1.0
+MAX_JOINED: Final = 16
+"""Shorter spans, as they are early in a job, are joined before a node is compared with its own past."""
 LIKELY: Final = 0.01
 """The p-value of a node from which it may be why a job is slow of which that is known."""
 RECENT: Final = 32
@@ -192,7 +197,10 @@ class _Standing:
         self._tolerance = math.log1p(TESTED * margin)
         self._rows: list[Floats] = []
         self.started_at = math.nan
-        self._looks = 0
+        self._seconds = 0.0
+        """Since then."""
+        self._looks, self._next = 0, LOOKS[0]
+        """How often it was tested, and after how many spans it will be; 0 for never."""
         self._log_p = 0.0
         """The least so far, of any node."""
         self._medians, self._newest = np.empty(0), np.empty(0)
@@ -213,18 +221,19 @@ class _Standing:
         """Log e-value that the least p-value gives."""
         return math.log(KAPPA) + (KAPPA - 1) * min(self._log_p, 0.0)
 
-    def add(self, started_at: float, beyond: Floats) -> None:
-        """Add a span."""
+    def add(self, span: NodeSpan, beyond: Floats) -> None:
+        """Add a span. beyond: of each node, excess over that of its place."""
         if not self._rows:
-            self.started_at = started_at
+            self.started_at = span.started_at
+        self._seconds = span.ended_at - self.started_at
         if len(self._rows) < LOOKS[-1]:
             self._rows.append(beyond)
 
     def look(self, spread: Floats, freedom: int) -> None:
         """Test, if enough spans were added since the last look. spread: of each node's level between runs."""
-        if self._looks >= len(LOOKS) or len(self._rows) < LOOKS[self._looks]:
+        if not self._next or len(self._rows) < self._next or self._seconds < FIRST_LOOK:
             return
-        self._looks += 1
+        self._looks, self._next = self._looks + 1, next((one for one in LOOKS if one > len(self._rows)), 0)
         size = spread.size
         rows = np.array([_padded(row, size) for row in self._rows])
         known = np.isfinite(rows).all(axis=0) & np.isfinite(spread)
@@ -285,6 +294,8 @@ class NodeTest:
         self._places: dict[str, int] = {}
         self._kinds: list[_Kind] = []
         self._usual = nodes.usual
+        self._unplaced: list[tuple[NodeSpan, Floats]] = []
+        """The first spans, and excesses of nodes in them, as long as it is not known which places the nodes have."""
         self._most: Mapping[str, float] = {}
         """Own work of each node in the latest span."""
         self._standing = _Standing(alpha / 2, margin) if nodes.usual is not None else None
@@ -298,6 +309,8 @@ class NodeTest:
 
     def _reset(self) -> None:
         self._changed.reset()
+        self._short: list[NodeSpan] = []
+        """The newest spans, which are to be joined with the next one."""
         self.recovered_at = math.nan
         """Begin of the spans since the alarm in which the slow nodes have recovered; NaN if they have not."""
         self._recent: deque[_Tested] = deque(maxlen=RECENT)
@@ -322,6 +335,15 @@ class NodeTest:
         """
         x, self._most = self._excess(span.most), span.most
         self._compare_with_history(span, x)
+        self._short.append(span)
+        if span.ended_at - self._short[0].started_at < JOINED_SECONDS and len(self._short) < MAX_JOINED:
+            return self.score > 1
+        spans, self._short = self._short, []
+        if len(spans) > 1:
+            span = _joined(spans)
+            if len(span.most) < 2:
+                return self.score > 1
+            x = self._excess(span.most)
         kind = self._kind(span.classes)
         if kind is None:
             return False
@@ -428,15 +450,26 @@ class NodeTest:
     def _compare_with_history(self, span: NodeSpan, x: Floats) -> None:
         """Compare nodes with what earlier runs gave to their places. x: the excess of each."""
         test, usual = self._standing, self._usual
-        if test is None or usual is None or len(span.most) != usual.places or len(span.places) != usual.places:
+        if test is None or usual is None or len(span.most) != usual.places:
             return
-        if (levels := usual.levels(span.classes)) is None:
+        if not span.places:
+            # Sidecars report them once no further rank has begun for a second.
+            if len(self._unplaced) < LOOKS[-1]:
+                self._unplaced.append((span, x))
             return
-        of_place = np.array([span.places[name] for name in self._places if name in span.places])
-        known = np.array([name in span.places for name in self._places])
+        unplaced, self._unplaced = self._unplaced, []
+        for one, excess in [*unplaced, (span, x)]:
+            self._compare_with_places(test, usual, one._replace(places=span.places), excess)
+
+    def _compare_with_places(self, test: _Standing, usual: PlaceHistory, span: NodeSpan, x: Floats) -> None:
+        if len(span.places) != usual.places or (levels := usual.levels(span.classes)) is None:
+            return
+        names = list(self._places)[: x.size]
+        known = np.array([name in span.places for name in names])
+        of_place = np.array([span.places[name] for name in names if name in span.places])
         beyond, scale = np.full(x.size, np.nan), np.full(x.size, np.nan)
         beyond[known], scale[known] = x[known] - levels.excess[of_place], levels.scale[of_place]
-        test.add(span.started_at, beyond)
+        test.add(span, beyond)
         test.look(scale, levels.freedom)
 
     def _settle(self, kind: _Kind) -> None:
@@ -499,6 +532,28 @@ def _scale(residuals: Floats) -> float:
         if place < ordered.size - 1 or quantile == QUANTILES[0]:
             found = max(found, float(ordered[place]) / float(stdtrit(FREEDOM, (1 + quantile) / 2)))
     return found
+
+
+def _joined(spans: Sequence[NodeSpan]) -> NodeSpan:
+    """Consecutive spans as one, of the nodes that are in all of them."""
+    syncs = np.array([(one.ended_at - one.started_at) / one.pace for one in spans])
+    weights = (syncs / syncs.sum()).tolist()
+    names = [name for name in spans[0].most if all(name in one.most for one in spans)]
+
+    def mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        pairs = list(zip(weights, parts, strict=True))
+        return {name: math.fsum(weight * part[name] for weight, part in pairs) for name in names}
+
+    classes: Counter[int] = Counter()
+    for one in spans:
+        classes.update(one.classes)
+    return spans[-1]._replace(
+        started_at=spans[0].started_at,
+        most=mean([one.most for one in spans]),
+        mean=mean([one.mean for one in spans]),
+        pace=math.fsum(weight * one.pace for weight, one in zip(weights, spans, strict=True)),
+        classes=classes,
+    )
 
 
 def _padded(values: Floats, size: int, with_: float = np.nan) -> Floats:

@@ -155,6 +155,8 @@ class JobMonitor:
 
     def _take_work(self) -> None:
         onset_at = self.evidence.alarms[-1].onset_at if self._disturbed and self.evidence.alarms else math.inf
+        if self._windows is not None and not self._windows:
+            return  # what the job did meanwhile is not known yet
         while self._work and self._work[0].ended_at <= self._until:
             span = self._work.popleft()
             self._worked_until = span.ended_at

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.reduce.ranks import BLOCK_SECONDS, BLOCK_SHARE, FIRST_BLOCK_SECONDS
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes, NodeSpan, NodeTest
 from barograph_alerts.places import PlaceHistory, PlaceWork, over_median_of_others
@@ -82,13 +83,16 @@ def alarms(series: NodeSeries, alpha: float = ALPHA / 16, margin: float = MARGIN
     return -1, ()
 
 
-def always_alarms(rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0) -> tuple[int, tuple[str, ...]]:
+def always_alarms(
+    rng: np.random.Generator, nodes: int, runs: int, factor: float = 1.0
+) -> tuple[float, tuple[str, ...]]:
     """One more run of a program that may divide its work unevenly, after healthy ones on other nodes.
 
-    The span with which a node is named that is slow from the begin, and the names; -1 and none without one. runs:
-    healthy ones before it. factor: of the work of node n1.
+    Seconds until a node is named that is slow from the begin, and the names; -1 and none without one. runs: healthy
+    ones before it. factor: of the work of node n1.
 
-    Nodes differ by NODES; what the program gives to places differs between runs by a share drawn for the program.
+    Nodes differ by NODES; what the program gives to places differs between runs by a share drawn for the program. The
+    short first spans have as much noise as long ones.
     """
     level = 0.1 * rng.standard_normal(nodes) * (rng.random() < 0.5)
     noise, between = rng.uniform(0.005, 0.04), rng.uniform(0.0, 0.02) * (rng.random() < 0.5)
@@ -105,15 +109,23 @@ def always_alarms(rng: np.random.Generator, nodes: int, runs: int, factor: float
     test = NodeTest(ALPHA / 16, MARGIN, JobNodes(nodes, history))
     last = own(50)
     last[:, 1] *= factor
-    for i, row in enumerate(last):
+    ended = 0.0
+    for row in last:
         names = dict(zip(hosts, row.tolist(), strict=True))
-        known = dict(zip(hosts, range(nodes), strict=True))
-        span = NodeSpan(i * SECONDS, (i + 1) * SECONDS, names, names, float(row.max()), {1: SECONDS}, known)
+        # Sidecars have counted the ranks after a second.
+        known = dict(zip(hosts, range(nodes), strict=True)) if ended >= 1 else {}
+        began, ended = ended, ended + span_seconds(ended)
+        span = NodeSpan(began, ended, names, names, float(row.max()), {1: SECONDS}, known)
         test.add(span, disturbed=False)
         # The job is slower than its history for another reason.
         if (slow := test.always_slow(2.0)) is not None:
-            return i, slow.names
+            return ended, slow.names
     return -1, ()
+
+
+def span_seconds(age: float) -> float:
+    """Length of a span that begins at this age of a job, as sidecars choose it: the first ones are short."""
+    return min(max(FIRST_BLOCK_SECONDS, BLOCK_SHARE * age), BLOCK_SECONDS)
 
 
 def _correlated(rng: np.random.Generator, spans: int, nodes: int, phi: float) -> Floats:

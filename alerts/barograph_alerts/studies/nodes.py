@@ -3,6 +3,9 @@
 Jobs of 2 to MAX_JOB_NODES nodes follow each other on random nodes of a simulated hour. Each is of a program of its own,
 without any history, or of one of a few that have run before. A rank works, all wait for the slowest; nodes, and what a
 program gives to them, differ by some per cent. Each node reports every two seconds, as a sidecar does.
+
+Beside the service an oracle tells slow nodes from others by the same jobs: a likelihood ratio with all that the
+simulation is drawn from, of which the service knows nothing. Nobody can name more nodes with as few wrong ones.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from barograph_alerts.attribution.fleet import FALSE_NODES
+from barograph_alerts.places import over_median_of_others
 from barograph_alerts.processor import BLAMING, Scorer
 from barograph_collector.daemon.runner import Output
 
@@ -53,11 +58,13 @@ class NodesPlan(NamedTuple):
     programs: int = 0
     before: int = 3
     seed: int = 1
+    live: bool = True
 
 
 class NodesResult(NamedTuple):
     """slow, used: slow nodes, and those of them that had a job on several nodes. found: of these, named by a verdict or
-    suspected. wrong: other nodes that were. rows: of nodes. seconds: processor time of the scorer."""
+    suspected. wrong: other nodes that were. rows: of nodes. seconds: processor time of the scorer. possible: of `used`,
+    those that the oracle names, and possible_wrong: others that it names; of nodes that are slow from the begin."""
 
     plan: NodesPlan
     slow: int
@@ -67,6 +74,8 @@ class NodesResult(NamedTuple):
     jobs: int
     rows: int
     seconds: float
+    possible: int = 0
+    possible_wrong: int = 0
 
 
 class _Program(NamedTuple):
@@ -74,10 +83,45 @@ class _Program(NamedTuple):
 
     name: str
     work: np.ndarray
+    spread: float
+    runs: list[np.ndarray]
+    """What its places had in the runs before the hours: logarithms over the median."""
+
+
+class _Oracle:
+    """Likelihood ratios of nodes with the true parameters."""
+
+    def __init__(self, plan: NodesPlan) -> None:
+        self._plan = plan
+        self.ratios = np.zeros(plan.nodes)
+        """Logarithms, that a node is slow."""
+
+    def add(self, program: _Program, nodes: np.ndarray, own: np.ndarray) -> None:
+        """Add a job. own: work of its nodes."""
+        x = np.log(own / np.median(own))
+        variance = BETWEEN_NODES**2 + BETWEEN_RUNS**2
+        if program.runs:
+            x -= np.mean(program.runs, axis=0)
+            variance *= 1 + 1 / len(program.runs)
+        else:
+            variance += program.spread**2
+        more, shift = over_median_of_others(x), np.log(self._plan.factor)
+        # The median of m values has a variance of pi / 2 m.
+        variance *= 1 + np.pi / 2 / max(nodes.size - 1, 1)
+        self.ratios[nodes] += shift * (more - shift / 2) / variance
+
+    def named(self) -> set[int]:
+        """The nodes of which at most FALSE_NODES are expected to be ordinary."""
+        slow = max(self._plan.slow, 1e-9)
+        ordinary = 1 / (1 + slow / (1 - slow) * np.exp(np.clip(self.ratios, -500, 500)))
+        order = np.argsort(ordinary)
+        means = np.cumsum(ordinary[order]) / np.arange(1, order.size + 1)
+        return set(order[means <= FALSE_NODES].tolist())
 
 
 class _RunningJob:
-    def __init__(self, name: str, nodes: np.ndarray, ends_at: float, work: np.ndarray) -> None:
+    def __init__(self, program: _Program, name: str, nodes: np.ndarray, ends_at: float, work: np.ndarray) -> None:
+        self.program = program
         self.name, self.nodes, self.ends_at = name, nodes, ends_at
         self.work = TICK / SYNCS * work
         self.sync = 0
@@ -91,6 +135,7 @@ class NodesStudy:
         self._plan = plan
         self._rng = np.random.default_rng(plan.seed)
         self._scorer = Scorer()
+        self._oracle = _Oracle(plan)
         self._speed = np.maximum(1 + BETWEEN_NODES * self._rng.standard_normal(plan.nodes), 0.5)
         self._slow = self._rng.permutation(plan.nodes)[: round(plan.slow * plan.nodes)]
         self._onset = np.full(plan.nodes, np.inf)
@@ -124,6 +169,7 @@ class NodesStudy:
         names = {f"n{number}" for number in self._slow}
         named = set(self._named) | {one.host for one in self._scorer.suspects() if one.suspected}
         used = {f"n{number}" for number in self._used} & names
+        possible = {f"n{number}" for number in self._oracle.named()}
         return NodesResult(
             plan,
             len(names),
@@ -133,12 +179,14 @@ class NodesStudy:
             self._began,
             self._rows,
             self._seconds,
+            len(possible & used),
+            len(possible - names),
         )
 
     def _program(self, name: str, is_uneven: bool = False) -> _Program:
         wanted = int(2 ** self._rng.uniform(1, np.log2(MAX_JOB_NODES)))
         spread = UNEVEN if is_uneven else IMBALANCE
-        return _Program(name, np.maximum(1 + spread * self._rng.standard_normal(wanted), 0.5))
+        return _Program(name, np.maximum(1 + spread * self._rng.standard_normal(wanted), 0.5), spread, [])
 
     def _run_before(self) -> None:
         """The runs of all programs before the hours; what they cost and say does not count."""
@@ -174,7 +222,7 @@ class NodesStudy:
         number = self._before + self._began
         name = f"lab/{number}.0.0"
         work = program.work * np.maximum(1 + BETWEEN_RUNS * self._rng.standard_normal(wanted), 0.5)
-        self._running.append(_RunningJob(name, nodes, at + seconds, work))
+        self._running.append(_RunningJob(program, name, nodes, at + seconds, work))
         self._began += 1
         ranks = wanted * RANKS
         columns: dict[str, Any] = {
@@ -212,6 +260,10 @@ class NodesStudy:
     ) -> None:
         rng, n = self._rng, job.nodes.size
         factor = np.where(self._onset[job.nodes] <= at, self._plan.factor, 1.0) * self._speed[job.nodes]
+        if not self._plan.live and at > 0:
+            job.own += job.work * factor * (SYNCS + JITTER * SYNCS**0.5 * rng.standard_normal(n))
+            job.sync += SYNCS
+            return
         own = job.work * factor * np.maximum(1 + JITTER * rng.standard_normal((SYNCS, n)), 0.1)
         lengths = own.max(axis=1) + 1e-4
         total, waits = own.sum(axis=0), (lengths[:, None] - own).sum(axis=0)
@@ -240,6 +292,10 @@ class NodesStudy:
         self._free[job.nodes] = True
         hosts = [f"n{node}" for node in job.nodes]
         if job.sync:
+            if at > 0:
+                self._oracle.add(job.program, job.nodes, job.own)
+            else:
+                job.program.runs.append(np.log(job.own / np.median(job.own)))
             self._observe(
                 "phases",
                 {
