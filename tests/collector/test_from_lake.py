@@ -13,7 +13,7 @@ from barograph_agent.protocol.tables import TABLES
 from barograph_collector.backup.archive import BackupError
 from barograph_collector.backup.from_lake import restore_from_lake
 from barograph_collector.backup.restore import JUMP
-from barograph_collector.lake import batches
+from barograph_collector.lake.batches import BatchReader
 from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
@@ -188,6 +188,33 @@ def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Pa
         restore_from_lake(name, lake, tmp_path / "new", journal=journal)
 
 
+def test_a_journal_gives_the_log_back_of_which_nothing_was_published(tmp_path: Path) -> None:
+    lake, state, journal = Lake.at(tmp_path / "lake"), tmp_path / "state", tmp_path / "nfs"
+    with Store(tmp_path / LOG, lake=lake.data) as store:  # of another collector
+        fill(store, 1)
+        publisher = Publisher(store, lake)
+        drained(publisher)
+        publisher.close()
+    state.mkdir()
+    put_journal(state, journal)
+    with (
+        collector_on(state / LOG, lake=lake.data) as collector,
+        Producer(collector.endpoint, "lab/1.0.0/n1") as producer,
+    ):
+        producer.hello()
+        producer.append(1, "blocks", 10, blocks(10))
+        producer.receive_ack(1)
+        name = collector._store.database.name
+    with pytest.raises(BackupError, match=rf"{name}' is no log of the lake"):
+        restore_from_lake(name, lake, tmp_path / "new")
+    with pytest.raises(BackupError, match="'abc' is no log of the lake"):
+        restore_from_lake("abc", lake, tmp_path / "new", journal=journal)
+    assert restore_from_lake(name, lake, tmp_path / "new", journal=journal)[0].head == 10
+    with Store(tmp_path / "new" / LOG, lake=lake.data) as store:
+        assert len(logged(store, "blocks")[0]) == 10
+        assert store.marks(["lab/1.0.0/n1"]) == {"lab/1.0.0/n1": 1}
+
+
 def test_a_journal_that_lacks_messages_is_refused(tmp_path: Path) -> None:
     lake = Lake.at(tmp_path / "lake")
     with Store(tmp_path / LOG, lake=lake.data) as store:
@@ -222,7 +249,7 @@ def test_a_batch_ends_with_a_commit_however_marks_are_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """At each position of the lake its marks are those of exactly the rows that it has."""
-    monkeypatch.setattr(batches, "BATCH_ROWS", 200)
+    monkeypatch.setattr(BatchReader, "limit", 200)
     monkeypatch.setattr(database, "MARKS_ROWS", 100)
     numbers = np.random.default_rng(seed)
     lake = Lake.at(tmp_path / "lake")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barograph_agent.system.disk import Disk
+from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage.journal import Journal
 
 FRAMES = st.lists(st.binary(max_size=300), min_size=1, max_size=5)
@@ -48,6 +50,24 @@ def test_a_truncated_or_damaged_journal_yields_its_complete_groups_from_the_begi
     left = contents(directory)
     assert left == kept[: len(left)]
     assert len(left) in {0, len(kept), *(end - kept[0][0] + 1 for end in ends)}
+
+
+def test_what_a_process_has_not_synced_is_synced_before_another_one_reads_it(tmp_path: Path) -> None:
+    """Its rows will be acknowledged, and the journal may be the only one to have them when the host is lost."""
+
+    class Unsynced(Disk):
+        calls = 0
+
+        def sync_data(self, descriptor: int) -> None:
+            self.calls += 1
+            raise OSError(5, "Input/output error")
+
+    journal = Journal(tmp_path / "j")
+    journal.append([b"first"])
+    disk = Unsynced()
+    with pytest.raises(OSError, match="Input/output error"):
+        Journal(tmp_path / "j", system=SYSTEM._replace(disk=disk))
+    assert disk.calls == 1
 
 
 def test_numbers_continue_after_a_restart_and_across_segments(tmp_path: Path) -> None:

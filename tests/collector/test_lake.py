@@ -110,7 +110,7 @@ def test_each_row_is_in_the_lake_once_whatever_fails_and_dies(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, now = random.Random(seed), 20_000 * DAY_SECONDS
-    monkeypatch.setattr("barograph_collector.lake.batches.BATCH_ROWS", 400)
+    monkeypatch.setattr("barograph_collector.lake.batches.BatchReader.limit", 400)
     monkeypatch.setattr("barograph_collector.lake.compaction.MIN_FILES", 3)
     parts = LakeParts(compactor=lambda name, system: Compactor(name, system, keep=0.0, every=0.0))
     merged = 0

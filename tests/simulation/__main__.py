@@ -2,6 +2,7 @@
 
     python -m simulation --seconds 600 --seed 1      from a seed on
     python -m simulation --schedules 10000           so many
+    python -m simulation --seed 4 --step 4           each fourth, in which a collector loses its disk
     python -m simulation --replay 4711               one, with what is done in it
 
 Exit status 1 if an invariant was broken.
@@ -31,12 +32,12 @@ def attempt(seed: int) -> Report | str:
         return str(error)
 
 
-def seeds(first: int, count: int | None, until: float) -> Iterator[int]:
-    """Seeds from the first on: so many, or until a time."""
+def seeds(first: int, step: int, count: int | None, until: float) -> Iterator[int]:
+    """Each `step`-th seed from the first on: so many, or until a time."""
     seed = first
-    while (seed < first + count) if count is not None else (time.monotonic() < until):
+    while (seed < first + count * step) if count is not None else (time.monotonic() < until):
         yield seed
-        seed += 1
+        seed += step
 
 
 def main() -> int:
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--schedules", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--replay", type=int)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
@@ -55,18 +57,19 @@ def main() -> int:
         )
         return int(isinstance(found, str))
     began = shown = time.monotonic()
-    done = broken = stored = dropped = 0
+    done = broken = stored = dropped = lost = 0
     kinds: Counter[str] = Counter()
     healthy_history()  # once, not in each process
     with multiprocessing.get_context("fork").Pool(options.processes) as pool:
-        for found in pool.imap_unordered(attempt, seeds(options.seed, options.schedules, began + options.seconds)):
+        chosen = seeds(options.seed, options.step, options.schedules, began + options.seconds)
+        for found in pool.imap_unordered(attempt, chosen):
             done += 1
             if isinstance(found, str):
                 broken += 1
                 print(f"BROKEN {found}", flush=True)
             else:
                 kinds.update(found.kinds)
-                stored, dropped = stored + found.stored, dropped + found.dropped
+                stored, dropped, lost = stored + found.stored, dropped + found.dropped, lost + found.lost
             if (now := time.monotonic()) - shown > PROGRESS_SECONDS:
                 shown = now
                 print(f"{done} schedules, {broken} broken, {done / (now - began):.1f} a second", flush=True)
@@ -75,7 +78,7 @@ def main() -> int:
         f"{done} schedules from seed {options.seed} on, {broken} broken,"
         f" in {seconds:.0f} s: {done / seconds:.1f} a second"
     )
-    print(f"{stored} intervals stored, {dropped} dropped with a reason; disturbances:")
+    print(f"{stored} intervals stored, {dropped} dropped with a reason, {lost} lost with a disk; disturbances:")
     for kind, times in sorted(kinds.items()):
         print(f"  {times:6} {kind}")
     return int(broken > 0)

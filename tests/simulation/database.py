@@ -30,8 +30,8 @@ class Tables:
         """rows_of_day: after so many rows the next commit begins a new day."""
         self.rows: dict[str, list[pa.Table]] = {name: [] for name in LOG_COLUMNS}
         self.marks: dict[str, int] = {}
-        self.journal_marks: list[tuple[int, int]] = []
-        """The head after each commit that had one, and the number of its last message of the journal."""
+        self.mark_rows: list[tuple[int, str, int]] = []
+        """The head after each commit, and its marks: stream and number."""
         self.head = 0
         self.name = name
         self.rows_of_day = rows_of_day
@@ -63,7 +63,25 @@ class SimulatedDatabase:
         return self._tables.marks.get(JOURNAL, 0)
 
     def journal_mark_at(self, offset: int) -> int:
-        return max((mark for head, mark in self._tables.journal_marks if head <= offset), default=0)
+        marks = (seq for head, name, seq in self._tables.mark_rows if name == JOURNAL and head <= offset)
+        return max(marks, default=0)
+
+    @property
+    def ends(self) -> list[int]:
+        """Where commits have ended."""
+        return [head for head, _, _ in self._tables.mark_rows]
+
+    def marks_between(self, first: int, last: int) -> pa.Table:
+        """The marks of the commits that have ended there."""
+        found: dict[str, tuple[int, int]] = {}
+        for head, name, seq in self._tables.mark_rows:
+            if first <= head <= last:
+                found[name] = max(found.get(name, (0, 0)), (seq, head))
+        return pa.table({
+            "stream": pa.array(found, pa.string()),
+            "seq": pa.array([seq for seq, _ in found.values()], pa.int64()),
+            OFFSET: pa.array([head for _, head in found.values()], pa.int64()),
+        })  # fmt: skip
 
     @property
     def days(self) -> tuple[Partition, ...]:
@@ -106,8 +124,7 @@ class SimulatedDatabase:
             )
             self._tables.rows[name].append(plain)
         self._tables.marks |= marks
-        if JOURNAL in marks:
-            self._tables.journal_marks.append((head, marks[JOURNAL]))
+        self._tables.mark_rows += [(head, name, seq) for name, seq in marks.items()]
         self._tables.head = self.head = head
         self.heads = heads
         return head

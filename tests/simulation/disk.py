@@ -31,6 +31,8 @@ class Platters:
         self.capacity = 2**40
         self.names: dict[Path, _File] = {}
         self.directories: set[Path] = set()
+        self.links: set[Path] = set()
+        """Directories that are on storage of their own."""
         self.locks: dict[Path, _File] = {}
         """Directories that were opened, which can be locked."""
         self._log: list[tuple[Path, _File | None]] = []
@@ -58,6 +60,16 @@ class Platters:
             else:
                 self._durable[path] = file
         self._log.clear()
+
+    def keep(self, folder: Path) -> Platters:
+        """A new disk with what is durable in a folder of this one."""
+        self.lose_power()
+        kept = Platters(self.random)
+        kept.names = {path: file for path, file in self.names.items() if path.is_relative_to(folder)}
+        kept._durable = dict(kept.names)
+        kept.directories.add(folder)
+        kept.links.add(folder)
+        return kept
 
     def lose_power(self) -> None:
         """Keep synced content; of what was not synced, any part, and a torn write at the end of it."""
@@ -212,6 +224,9 @@ class SimulatedDisk(Disk):
     def exists(self, path: Path) -> bool:
         self._process.check()
         return path in self._platters.names or path in self._platters.directories
+
+    def is_link(self, path: Path) -> bool:
+        return path in self._platters.links
 
     def size(self, path: Path) -> int:
         return len(self._file(path).data)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from barograph_agent.deliver.shards import shard_of
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.wire import Column
@@ -30,16 +31,20 @@ from barograph_collector.daemon.runner import Output, Runner
 from barograph_collector.daemon.sources import FollowedCollector, Sources
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
-from barograph_collector.storage.store import Store
+from barograph_collector.storage.days.extensions import LakeError
+from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.store import JOURNAL_SUFFIX, Store
 from helpers.rings import FakeShim
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import Platters, SimulatedDisk
 from simulation.lake import SimulatedLake
 from simulation.machine import EPOCH, Machine, Process, SimulatedThreads, VirtualClock
 from simulation.network import SimulatedMailbox, SimulatedNetwork, SimulatedRouter, Wire
+from simulation.takeover import Loss, taken_over, unpublished
 
 SPOOLS = Path("/spools")
 LOG = Path("/log/barograph.duckdb")
+JOURNAL_OF_LOG = LOG.with_name(f"{LOG.name}{JOURNAL_SUFFIX}")
 SEGMENT_BYTES = 16_384
 FOLLOWED = ["jobs", "blocks", "runs"]
 SPOOL_SEGMENT_BYTES = 4_096
@@ -268,8 +273,10 @@ class Tally:
     tables: Sequence[str] = FOLLOWED
     restored: Sequence[str] = ("scores",)
 
-    def __init__(self) -> None:
+    def __init__(self, may_resend: Callable[[str], bool] = lambda job: False) -> None:
+        """may_resend: whether rows of a job may come again, since the log that had them is lost."""
         self.quarantine = NoQuarantine()
+        self._may_resend = may_resend
         self._judged: set[str] = set()
         self._due: list[str] = []
         self.last: dict[tuple[str, str], int] = {}
@@ -287,7 +294,7 @@ class Tally:
         self.last[self._source, table] = int(offsets[-1])
         if table == "blocks":
             for job, count in zip(columns["job"], np.asarray(columns["count"]).tolist(), strict=True):
-                if job in self._ended:
+                if job in self._ended and not self._may_resend(job):
                     self.wrong.append(f"intervals of {job} after its end")
                 self.intervals[job] = self.intervals.get(job, 0) + count
         if table == "runs":
@@ -325,8 +332,8 @@ class JudgingTally(Tally):
     tables = ALERTS_TABLES
     restored = ("scores", "jobs")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, may_resend: Callable[[str], bool] = lambda job: False) -> None:
+        super().__init__(may_resend)
         self.scorer = Scorer()
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
@@ -359,6 +366,7 @@ class NamedReader(LogReader):
         self._shard = shard
 
     def identity(self) -> str:
+        self.read("jobs", 2**62, 1)  # over the connection, as SQL is
         return self._shard.name
 
 
@@ -375,6 +383,14 @@ class Shard:
         self.collector: Collector | None = None
         self.dies_at = 0
         self.is_kept_running = True
+        self.is_apart = False
+        """Whether its journal is on storage that outlives its disk."""
+        self.restoring: Process | None = None
+        """`barograph restore`, while the log is made again from the lake."""
+        self.loses_rows = False
+        """Whether what it had acknowledged may be lost with its disk."""
+        self.restored: set[tuple[str, int]] = set()
+        """Table and last offset of it, when the log was made again: the lost log may have had later ones."""
         self._stopping: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -392,6 +408,51 @@ class Shard:
         self.server.platters = Platters(self.facility.machine.random)
         self._begin_log()
 
+    def put_journal_apart(self) -> None:
+        """Before it is started first."""
+        self.is_apart = True
+        self.server.platters.links.add(JOURNAL_OF_LOG)
+
+    def lose_disk(self, seconds: float) -> None:
+        """Its host is lost with its disk, and the log is made again from the lake, so many seconds later."""
+        lake = self.facility.lake
+        assert lake is not None
+        self.process.kill()
+        self.collector, self.is_kept_running = None, False
+        if self.is_apart:
+            self.server.platters = self.server.platters.keep(JOURNAL_OF_LOG)
+        else:
+            reader = self.server.system(self.facility.machine.process("reader"))
+            journal = Journal(JOURNAL_OF_LOG, SEGMENT_BYTES, reader)
+            position = (lake.now.positions or {}).get(self.tables.name, 0)
+            self.facility.loss.add(unpublished(self.tables, journal, position))
+            self.loses_rows = True
+            self.server.platters = Platters(self.facility.machine.random)
+        self.server.platters.directories.add(LOG.parent)
+        self.facility.machine.at(seconds, self.restore)
+
+    def restore(self) -> None:
+        """Start `barograph restore --log`."""
+        self.restoring = self.server.start("restore", self._restore)
+
+    def _restore(self, system: System) -> None:
+        lake = self.facility.lake
+        assert lake is not None
+        while True:
+            try:
+                journal = Journal(JOURNAL_OF_LOG, SEGMENT_BYTES, system) if self.is_apart else None
+                found = taken_over(lake, self.tables.name, journal, system)
+                break
+            except (LakeError, OSError):  # it is typed again
+                system.clock.sleep(1.0)
+        if found is None:
+            self._begin_log()
+        else:
+            self.tables = found
+            self.restored = {(table, parts[-1]["offset"][-1].as_py()) for table, parts in found.rows.items() if parts}
+        self.restoring, self.is_kept_running = None, True
+        self.start()
+
     def _begin_log(self) -> None:
         self._logs += 1
         self.name = f"log {self._logs} of {self.endpoint}"
@@ -406,6 +467,7 @@ class Shard:
             system=system,
             open_database=lambda path: SimulatedDatabase(self.tables),  # type: ignore[arg-type,return-value]
             segment_bytes=SEGMENT_BYTES,
+            lake=None if facility.lake is None else facility.lake.lake().data,
         )
         stopping = system.threads.event()
         self._stopping = stopping.set
@@ -455,6 +517,7 @@ class Facility:
         self.judged = False
         """Whether the alerts daemon follows the log in place of a tally."""
         self.failures: list[str] = []
+        self.loss = Loss()
         for shard in self.shards:
             shard.start()
         self.follower_process = self._start_follower()
@@ -496,7 +559,7 @@ class Facility:
         return self.watcher.start("follower", self._follow)
 
     def _follow(self, system: System) -> None:
-        tally = JudgingTally() if self.judged else Tally()
+        tally = (JudgingTally if self.judged else Tally)(self._may_resend)
         self.tallies.append(tally)
         places = JobPlaces(endpoints(self.collectors))
         readers = [NamedReader(shard, system) for shard in self.shards]
@@ -520,9 +583,15 @@ class Facility:
             if sources.delivered:
                 runner.step()
 
+    def _may_resend(self, job: str) -> bool:
+        return any(one.loses_rows and shard_of(job, endpoints(self.collectors)) == one.endpoint for one in self.shards)
+
     def _supervise(self) -> None:
         """Start again what died, as systemd does."""
         for shard in self.shards:
+            if shard.restoring is not None and not shard.restoring.lives and self.kept_running:
+                self._note(shard.restoring)
+                shard.restore()
             if not shard.process.lives and shard.is_kept_running and self.kept_running:
                 self._note(shard.process)
                 shard.start()

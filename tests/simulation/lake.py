@@ -7,6 +7,7 @@ stand-in, and a test holds both to the same answers.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,7 @@ from barograph_collector.lake.batches import Batch, BatchReader
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.files import LakeFile
-from barograph_collector.lake.layout import MAIN, RowRange, is_clustered, places_of
+from barograph_collector.lake.layout import MAIN, MARKS, RowRange, is_clustered, places_of
 from barograph_collector.lake.lease import LOCK_SECONDS
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import LakeParts
@@ -38,7 +39,12 @@ class SimulatedFile:
     table: str
     collector: str
     places: Mapping[str, str]
-    offsets: frozenset[int]
+    rows: pa.Table
+
+    @functools.cached_property
+    def offsets(self) -> frozenset[int]:
+        """Those of its rows."""
+        return frozenset(self.rows[OFFSET].to_pylist())
 
 
 @dataclass(frozen=True)
@@ -188,12 +194,13 @@ class SimulatedWriter:
         places = {**cluster, "day": day}
         folder = PurePosixPath(MAIN, table, *(f"{name}={value}" for name, value in places.items()))
         path = folder / f"{self._collector}-{first}-{last}.parquet"
-        return [self._put(table, path, frozenset(rows[OFFSET].to_pylist()))]
+        return [self._put(table, path, rows)]
 
     def merge(
         self, table: str, folder: PurePosixPath, sources: Sequence[PurePosixPath], first: int, last: int
     ) -> LakeFile:
         offsets: set[int] = set()
+        parts = []
         for source in sources:
             self._lake.call()
             if source not in self._lake.objects:
@@ -202,29 +209,36 @@ class SimulatedWriter:
             if offsets & self._lake.objects[source].offsets:
                 self._lake.wrong.append(f"{source} is to be merged and has rows of another file")
             offsets |= self._lake.objects[source].offsets
+            parts.append(self._lake.objects[source].rows)
         word = f"{self._lake.machine.random.randrange(2**32):08x}"
         self._lake.merges += 1
-        return self._put(table, folder / f"{self._collector}-{first}-{last}-{word}.parquet", frozenset(offsets))
+        return self._put(table, folder / f"{self._collector}-{first}-{last}-{word}.parquet", pa.concat_tables(parts))
 
-    def _put(self, table: str, path: PurePosixPath, offsets: frozenset[int]) -> LakeFile:
+    def _put(self, table: str, path: PurePosixPath, rows: pa.Table) -> LakeFile:
         self._lake.call()
-        file = SimulatedFile(table, self._collector, places_of(table, path.parent), offsets)
+        file = SimulatedFile(table, self._collector, places_of(table, path.parent), rows)
         self._lake.objects[path] = file
         self._lake.call()  # it is there, and the caller may not come to know
-        return LakeFile(table, path, len(offsets), len(offsets))
+        return LakeFile(table, path, len(file.offsets), len(file.offsets))
 
 
 class SimulatedBatches(BatchReader):
     """What is read of the database by SQL."""
 
+    limit = 60
+
     def rows(self, batch: Batch) -> Iterator[tuple[str, pa.Table]]:
         yield from self._store.database.between(batch.first, batch.last)  # type: ignore[attr-defined]
+        marks = self._store.database.marks_between(batch.first, batch.last)  # type: ignore[attr-defined]
+        if marks.num_rows:
+            yield MARKS, marks
 
     def _text_bytes(self, first: int, last: int) -> int:
         return 0
 
     def _end_of_commit(self, first: int, last: int) -> int:
-        return last
+        ends = [end for end in self._store.database.ends if end >= first]  # type: ignore[attr-defined]
+        return max((end for end in ends if end <= last), default=min(ends, default=last))
 
 
 class SimulatedCatalog(Catalog):
@@ -280,6 +294,11 @@ class SimulatedCatalog(Catalog):
                 raise LakeError("canceling statement due to lock timeout")
             machine.sleep(0.05)
             lake.process.check()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[dict[str, int]]:
+        self._lake.call()
+        yield dict(self._lake.now.positions or {})
 
     def files(self) -> list[tuple[str, PurePosixPath, int]]:
         self._lake.call()

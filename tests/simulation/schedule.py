@@ -24,6 +24,8 @@ WITH_LAKE = 2
 """One of so many schedules has a lake."""
 SHARDED = 3
 """One of so many schedules has two collectors."""
+LOSES_DISK = 4
+"""In one of so many schedules a collector loses its disk, with a lake."""
 DISTURBED_SECONDS = 8.0
 CALM_SECONDS = 300.0
 """Within this time after the last disturbance everything must be delivered."""
@@ -42,6 +44,8 @@ class Report:
     kinds: Counter[str] = field(default_factory=Counter)
     stored: int = 0
     dropped: int = 0
+    lost: int = 0
+    """With disks of collectors, after they were acknowledged."""
     published: int = 0
     merged: int = 0
     seconds: float = 0.0
@@ -60,8 +64,10 @@ class Schedule:
         self.random = facility.machine.random
         self._disks: list[Any] = []
         facility.judged = self.random.random() < 0.25
-        if facility.judged:
-            SimulatedDatabase(facility.tables).commit(healthy_history(), {}, 0)
+        self._given = SimulatedDatabase(facility.tables).commit(healthy_history(), {}, 0) if facility.judged else 0
+        for shard in facility.shards if facility.lake is not None else ():
+            if self.random.random() < 0.5:
+                shard.put_journal_apart()
         facility.disturb = self._disturb_disk
         self._fails = self._slow = 0.0
         for number in range(self.random.choice([1, 1, 2])):
@@ -152,10 +158,12 @@ class Schedule:
             self._fill,
             self._lose_power,
             self._lose_server_power,
-            *((self._take_lake_away, self._lose_lease, self._lose_lease) if facility.lake is not None else ()),
         ]
         if facility.lake is not None:
+            acts += [self._take_lake_away, self._lose_lease, self._lose_lease, self._lose_disk]
             self._disturb_lake(facility.lake.failures)
+            if self.report.seed % LOSES_DISK == 0:
+                self.machine.at(random.random() * DISTURBED_SECONDS, self._lose_disk)
         for _ in range(random.choice([0, 1, 2, 3, 6])):
             act = random.choice(acts)
             self.machine.at(random.random() * DISTURBED_SECONDS, act)
@@ -259,6 +267,17 @@ class Schedule:
         self._note("power lost on the server", server.name)
         server.lose_power()
 
+    def _lose_disk(self) -> None:
+        lake, shard, seconds = self.facility.lake, self._shard(), self.random.choice([1.0, 3.0, 10.0])
+        assert lake is not None
+        # What was there before the schedule has no message in the journal.
+        if not shard.is_kept_running or (lake.now.positions or {}).get(shard.tables.name, 0) < self._given:
+            return
+        self._note(
+            "disk lost" + " but the journal" * shard.is_apart, f"by {shard.endpoint}, restored {seconds} s later"
+        )
+        shard.lose_disk(seconds)
+
     def _disturb_lake(self, failures: Failures) -> None:
         failures.seconds = self.random.choice([0.0, 0.05, 0.3])
         if self.random.random() < 0.5:
@@ -305,6 +324,8 @@ class Schedule:
     def _is_quiet(self) -> bool:
         """Whether all that was begun has ended."""
         jobs = self.facility.jobs
+        if any(shard.collector is None for shard in self.facility.shards):
+            return False  # its log is being made again
         # What belongs to a program that still runs, without launcher and sidecar, is no orphan yet.
         if not all(self._over(program) for node in self._nodes for program in node.variables.values()):
             return False
@@ -322,11 +343,15 @@ class Schedule:
     def _has_followed(self) -> bool:
         """Whether the follower has read everything, and the collector what it has written."""
         runner = self.facility.runner
-        return (
-            runner is not None
-            and runner.idle
-            and self.facility.follower_process.lives
-            and self.facility.tallies[-1].last == self._heads()
+        return runner is not None and runner.idle and self.facility.follower_process.lives and self._is_read()
+
+    def _is_read(self) -> bool:
+        last = self.facility.tallies[-1].last
+        # The lost log may have had later rows, which were read.
+        restored = {(one.name, *row) for one in self.facility.shards if one.loses_rows for row in one.restored}
+        return all(
+            last.get(key, 0) == head or ((*key, head) in restored and last.get(key, 0) > head)
+            for key, head in self._heads().items()
         )
 
     def _held(self) -> str:
@@ -344,9 +369,10 @@ class Schedule:
 
     def _check(self) -> None:
         facility = self.facility
-        # A database that fails while it is opened ends the collector, and systemd starts it again.
-        if any("the simulated disk of the database" not in failure for failure in facility.failures):
-            raise self._broken(f"a daemon failed: {facility.failures}")
+        # A database or journal that fails while it is opened ends the collector, and systemd starts it again.
+        harmless = ("the simulated disk of the database", "cannot open the journal of")
+        if any(not any(text in failure for text in harmless) for failure in facility.failures):
+            raise self._broken(f"a daemon failed: {facility.failures[:3]}")
         for tally in facility.tallies:
             if tally.wrong:
                 raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
@@ -360,13 +386,15 @@ class Schedule:
         finals = [job for job, final in zip(scores["job"], scores["final"], strict=True) if final]
         for job in runs["job"]:
             # A run whose row of `jobs` was dropped has none.
-            if (verdicts := finals.count(job)) != (1 if not facility.judged or job in known else 0):
+            verdict = {1 if not facility.judged or job in known else 0}
+            if (verdicts := finals.count(job)) not in verdict | ({0, 1} if job in facility.loss.touched else set()):
                 raise self._broken(f"{job} has {verdicts} final scores")
         asked = facility.all("works")["job"]
         if len(set(asked)) < len(asked):
             raise self._broken("what was asked for is told twice")
         self._check_silences()
         alarms = {job for job, at in zip(scores["job"], scores["alarmed_at"], strict=True) if at > 0}
+        alarms -= facility.loss.touched
         given = (alarms_without_pipeline(shard.tables, facility.tables) for shard in facility.shards)
         if alarms and (caused := alarms - set().union(*given)):
             raise self._broken(f"alarms that its rows do not give: {sorted(caused)}")
@@ -447,24 +475,34 @@ class Schedule:
             if world == other and first + count > second:
                 raise self._broken(f"{job.key}: intervals {second} of world {world} are stored twice")
         stored = sum(count for _, _, count in ranges)
+        read = self.facility.tallies[-1].intervals.get(job.key, 0)
+        # Those that were read of a log that is lost may be gone, or have come again.
+        if read < stored or (read > stored and not any(one.loses_rows for one in self.facility.shards)):
+            raise self._broken(f"{job.key}: a follower has read {read} of {stored} intervals")
         ends = [lost for name, lost in zip(runs["job"], runs["dropped"], strict=True) if name == job.key]
+        columns = (events[name] for name in ("source", "kind", "rows", "detail"))
         dropped = sum(
             rows
-            for source, kind, rows in zip(events["source"], events["kind"], events["rows"], strict=True)
-            if kind == "dropped" and source == job.stream
+            for source, kind, rows, reason in zip(*columns, strict=True)
+            if kind == "dropped" and source == job.stream and reason != "forgotten"
         )
+        loss = self.facility.loss
         self.report.stored += stored
         self.report.dropped += dropped + sum(ends)
         if len(ends) > 1:
             raise self._broken(f"{job.key}: {len(ends)} ends")
         if job.node.lost_power or not job.shims:
             return
-        if not dropped and len(ends) != 1:
+        if not dropped and len(ends) != 1 and job.key not in loss.ended:
             raise self._broken(f"{job.key}: no end, and no row was dropped")
         seen = job.shims[0].seen
-        if ends and stored + sum(ends) + dropped != seen:
+        lost = seen - stored - sum(ends) - dropped
+        may_be_lost = loss.intervals[job.key] + loss.dropped[job.key] + loss.dropped[job.stream]
+        self.report.lost += lost if ends else 0
+        if ends and not 0 <= lost <= may_be_lost:
             raise self._broken(
-                f"{job.key}: {seen} intervals counted, {stored} stored, {sum(ends)} lost in rings, {dropped} dropped"
+                f"{job.key}: {seen} intervals counted, {stored} stored, {sum(ends)} lost in rings, {dropped} dropped,"
+                f" at most {may_be_lost} may be lost with a disk"
             )
 
 

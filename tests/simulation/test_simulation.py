@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from barograph_agent.deliver.shards import shard_of
@@ -41,12 +42,13 @@ from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 from helpers.lakes import any_rows
+from simulation import takeover
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import SimulatedDisk
 from simulation.facility import Facility, Shard, SimulatedJob, deliver
 from simulation.lake import SimulatedLake
 from simulation.machine import Machine
-from simulation.schedule import SHARDED, WITH_LAKE, Broken, run
+from simulation.schedule import LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
 
 SCHEDULES = 60
 """CI runs 10,000: `make simulate`."""
@@ -59,7 +61,8 @@ def test_every_invariant_holds_in_every_schedule() -> None:
     assert sum(report.stored for report in reports) > 0
     assert sum(report.published for report in reports) > 0
     assert sum(report.merged for report in reports) > 0
-    assert {"kill collector", "power lost on the server", "fill a disk"} <= {
+    assert sum(report.lost for report in reports) > 0
+    assert {"kill collector", "power lost on the server", "fill a disk", "disk lost", "disk lost but the journal"} <= {
         kind for report in reports for kind in report.kinds
     }
 
@@ -300,6 +303,33 @@ def test_a_defect_of_the_lake_is_found(
     assert any(is_broken(seed) for seed in range(step, step * FOUND_WITHIN, step))
 
 
+def a_restored_log_goes_on_with_the_offsets_of_the_lost_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeover, "JUMP", 0)
+
+
+def a_lake_has_no_marks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedDatabase, "marks_between", lambda self, first, last: pa.table({"stream": []}))
+
+
+def a_journal_apart_is_truncated_as_one_that_is_not(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedDatabase, "journal_mark_at", lambda self, offset: self.journal_mark)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        a_restored_log_goes_on_with_the_offsets_of_the_lost_one,
+        a_lake_has_no_marks,
+        a_journal_apart_is_truncated_as_one_that_is_not,
+    ],
+)
+def test_a_defect_of_a_takeover_is_found(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert any(is_broken(seed) for seed in range(LOSES_DISK, LOSES_DISK * FOUND_WITHIN, LOSES_DISK))
+
+
 def test_the_stand_in_lists_what_a_lake_lists(tmp_path: Path) -> None:
     machine, day = Machine(1), 20_000
     lake = SimulatedLake(machine)
@@ -400,7 +430,7 @@ def test_the_stand_in_answers_as_the_database_does(tmp_path: Path) -> None:
             marks = {f"s{random.randrange(3)}": commit + 1, "": commit + 1}
             assert real.commit(entries, marks, 0) == stand_in.commit(entries, marks, 0)
             assert (real.head, real.heads, real.journal_mark) == (stand_in.head, stand_in.heads, stand_in.journal_mark)
-            for offset in (0, *(head for head, _ in stand_in._tables.journal_marks), 2**63 - 1):
+            for offset in (0, *(head for head, _, _ in stand_in._tables.mark_rows), 2**63 - 1):
                 assert real.journal_mark_at(offset) == stand_in.journal_mark_at(offset)
             assert real.marks(["s0", "s1"]) == stand_in.marks(["s0", "s1"])
             for _ in range(5):

@@ -112,6 +112,10 @@ class Disk:
         """Whether there is a file or directory of this name."""
         return path.exists()
 
+    def is_link(self, path: Path) -> bool:
+        """Whether a path is a symbolic link."""
+        return path.is_symlink()
+
     def size(self, path: Path) -> int:
         """Size of a file in bytes."""
         return path.stat().st_size

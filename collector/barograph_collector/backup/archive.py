@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
+from barograph_collector.lake import pins
 from barograph_collector.lake.lease import CATALOG_FILE, FileLease
 from barograph_collector.lake.place import CATALOG_FOLDER
+from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
@@ -78,10 +81,12 @@ def make(state: Path, target: Path, progress: Progress = lambda done, total: Non
             with Store(part / LOG, system=system) as store, store.cursor() as rows:
                 counts = {name: rows.execute(f'SELECT count(*) FROM "{name}"').fetchone() for name in LOG_COLUMNS}
                 made = Backup(system.clock.now(), store.head, {name: row[0] for name, row in counts.items() if row})
-            _copy_catalog(state, part, system)
+            commit = _copy_catalog(state, part, system)
             system.disk.replace(part / MANIFEST, msgspec.json.encode(made))
             part.rename(target)
             system.disk.sync_directory(target.parent)
+            if commit is not None:  # an earlier backup is not the newest one any more
+                pins.write(state / CATALOG_FOLDER, [commit], system.disk)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -115,21 +120,32 @@ def _copied(log: Path, part: Path, progress: Progress, system: System) -> bool:
         return _headers(log) == before
 
 
-def _copy_catalog(state: Path, part: Path, system: System) -> None:
-    """Copy the catalog of a lake in an object store, where it is in a file. Raises BackupError."""
+def _copy_catalog(state: Path, part: Path, system: System) -> int | None:
+    """Copy the catalog of a lake in an object store, where it is in a file; returns the commit of which it is.
+
+    The lake keeps the files of this commit. Raises BackupError.
+    """
     folder = state / CATALOG_FOLDER
     if not (folder / CATALOG_FILE).exists():
-        return
+        return None
     lease = FileLease(folder, system.disk, system.clock)
     try:
         lease.hold()  # it has no transaction under way, and no write-ahead log
         try:
             (part / CATALOG_FOLDER).mkdir(mode=0o700)
-            shutil.copyfile(folder / CATALOG_FILE, part / CATALOG_FOLDER / CATALOG_FILE)
+            copy = part / CATALOG_FOLDER / CATALOG_FILE
+            shutil.copyfile(folder / CATALOG_FILE, copy)
+            with duckdb.connect(str(copy), read_only=True) as catalog:
+                (commit,) = catalog.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone() or (0,)
+            pins.write(copy.parent, [commit], system.disk)
+            pins.write(folder, sorted({*pins.read(folder, system.disk), commit}), system.disk)
         finally:
             lease.release()
     except LakeError as error:
         raise BackupError(str(error)) from None
+    except duckdb.Error as error:
+        raise BackupError(f"cannot read the catalog {folder / CATALOG_FILE}: {first_line(error)}") from None
+    return int(commit)
 
 
 @contextlib.contextmanager

@@ -61,7 +61,8 @@ def restore_from_lake(
     """Make what a lake has of a log the log of a state directory; returns what that is, and where an older one is now.
 
     name: of the log, which no collector has any more. journal: its journal, where that was apart: with it nothing that
-    was acknowledged is lost. replace: whether there may be a log. Raises BackupError.
+    was acknowledged is lost, also where nothing was published yet. replace: whether there may be a log. Raises
+    BackupError.
     """
     part = state / f"{LOG}.part"
     try:
@@ -73,13 +74,14 @@ def restore_from_lake(
         try:
             catalog.check(1)  # rather than make a new lake
             catalog.open(0)  # makes tables and columns that an older version did not have
-            _fill(catalog, name, part)
+            _fill(catalog, name, part, is_known=journal is not None and _opened(journal, system).owner == name)
         finally:
             catalog.close()
         if journal is None:
             jump(part)
         else:
-            _check_journal(journal, part, system)
+            with contextlib.closing(Database(part)) as database:
+                check_journal(_opened(journal, system), name, database.journal_mark)
         aside = put_log(part, state, replace=replace, system=system)
         if journal is not None:
             put_journal(state, journal, system.disk)
@@ -94,28 +96,31 @@ def restore_from_lake(
         raise BackupError(f"cannot write {error.filename or state}: {error.strerror or error}") from None
 
 
-def _check_journal(directory: Path, part: Path, system: System) -> None:
-    """Raises BackupError where the journal lacks messages behind those of which the lake has the rows."""
-    if not directory.is_dir():
-        raise BackupError(f"{directory}: not found, expected the journal of the log")
-    journal = Journal(directory, system=system)
-    with contextlib.closing(Database(part)) as database:
-        mark = database.journal_mark
-        try:
-            journal.claim(database.name)
-        except ValueError as error:
-            raise BackupError(str(error)) from None
+def check_journal(journal: Journal, name: str, mark: int) -> None:
+    """Raises BackupError where a journal is not that of a log, or lacks messages behind number `mark`."""
+    try:
+        journal.claim(name)
+    except ValueError as error:
+        raise BackupError(str(error)) from None
     # Without messages: the lake has all, and the journal none that it would lack.
     if journal.size and not journal.first <= mark + 1 <= journal.last + 1:
         raise BackupError(
-            f"the journal {directory} has messages {journal.first} to {journal.last}, expected all behind {mark}, of"
-            " which the lake has the rows"
+            f"the journal {journal.directory} has messages {journal.first} to {journal.last}, expected all behind"
+            f" {mark}, of which the lake has the rows"
         )
 
 
-def _fill(catalog: Catalog, name: str, part: Path) -> None:
+def _opened(directory: Path, system: System) -> Journal:
+    if not directory.is_dir():
+        raise BackupError(f"{directory}: not found, expected the journal of the log")
+    return Journal(directory, system=system)
+
+
+def _fill(catalog: Catalog, name: str, part: Path, *, is_known: bool) -> None:
+    """is_known: whether there was such a log, although the lake may have nothing of it."""
     with catalog.reading() as positions:
-        if (position := positions.get(name)) is None:
+        position = positions.get(name, 0 if is_known else None)
+        if position is None:
             known = ", ".join(sorted(positions)[:MAX_NAMED]) or "none"
             raise BackupError(f"{name!r} is no log of the lake {catalog.data.lake}, expected one of: {known}")
     days: Days = defaultdict(lambda: defaultdict(list))

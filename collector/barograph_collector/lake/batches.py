@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -29,6 +29,9 @@ class Batch(NamedTuple):
 class BatchReader:
     """Cuts the rows of a log into batches, for the thread of the publisher. Raises duckdb.Error."""
 
+    limit: ClassVar[int] = BATCH_ROWS
+    """Rows of a batch, except of a commit that has more."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -45,7 +48,7 @@ class BatchReader:
         """
         first = after + 1
         ends = [day.first_offset - 1 for day in self._store.database.partitions.days if day.first_offset > first]
-        last = self._end_of_commit(first, min([head, first + BATCH_ROWS - 1, *ends]))
+        last = self._end_of_commit(first, min([head, first + self.limit - 1, *ends]))
         while last > first and self._text_bytes(first, last) > BATCH_BYTES:
             shorter = self._end_of_commit(first, first + (last - first) // 2)
             if shorter >= last:

@@ -15,6 +15,7 @@ import duckdb
 import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
+from barograph_collector.lake import pins
 from barograph_collector.lake.files import LakeFile
 from barograph_collector.lake.layout import COLLECTOR, TABLES, RowRange, columns, partition
 from barograph_collector.lake.lease import FileLease, Lease, ServerLease, redacted
@@ -147,10 +148,22 @@ class Catalog:
             yield self._positions()
 
     def expire(self, before: float) -> None:
-        """Forget what the lake was before a time (Unix seconds), and delete files of which nothing is left."""
-        when = f"to_timestamp({before})"
+        """Forget what the lake was before a time (Unix seconds), and delete files of which nothing is left.
+
+        What a backup of the catalog lists stays.
+        """
+        self._expire(before, pins.read(self._directory, self._disk) if self._lease.file is not None else [])
+
+    def _expire(self, before: float, pinned: Sequence[int]) -> None:
         with self._transaction():
-            self.connection.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {when})")
+            query = (
+                f"SELECT snapshot_id FROM ducklake_snapshots('lake') WHERE snapshot_time < to_timestamp({before})"
+                " ORDER BY snapshot_id"
+            )
+            newest = self.connection.execute("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')").fetchone()
+            kept = {*pinned, *(newest or ())}
+            if gone := [number for (number,) in self.connection.execute(query).fetchall() if number not in kept]:
+                self.connection.execute(f"CALL ducklake_expire_snapshots('lake', versions => {gone})")
             self.connection.execute("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
             # Files of batches and merges that were never committed.
             earlier = f"to_timestamp({before - ORPHAN_SECONDS})"
@@ -159,9 +172,10 @@ class Catalog:
     def forget(self, before: float) -> None:
         """Forget what the lake was before a time (Unix seconds), delete what is left of it, and any trace in figures.
 
-        The catalog has the least and the greatest value of each column, also of rows that are deleted.
+        The catalog has the least and the greatest value of each column, also of rows that are deleted. Files that only
+        a backup lists go too.
         """
-        self.expire(before)
+        self._expire(before, [])
         with self._transaction():
             self.connection.execute(
                 "UPDATE __ducklake_metadata_lake.ducklake_table_column_stats AS t SET min_value = s.low,"

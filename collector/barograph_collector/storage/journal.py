@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(self, directory: Path, segment_bytes: int = SEGMENT_BYTES, system: System = SYSTEM) -> None:
         """Open or create the directory. Raises OSError."""
-        self._directory = directory
+        self.directory = directory
         self._segment_bytes = segment_bytes
         self._disk = system.disk
         self._disk.make_directory(directory)
@@ -55,17 +55,31 @@ class Journal:
         """The number of the last message; the next one is numbered above it."""
         for path, first, _ in self._segments(0)[-1:]:
             self.last = first - 1 + sum(1 for _ in self._messages(path, first))
+            self._sync(path)
+
+    def _sync(self, segment: Path) -> None:
+        """Make durable what was read: the process that has written it may have died before it did so."""
+        descriptor = self._disk.open(segment, os.O_RDWR)
+        try:
+            self._disk.sync_data(descriptor)
+        finally:
+            self._disk.close(descriptor)
+
+    @property
+    def owner(self) -> str:
+        """The log that has claimed it, empty for none. Raises OSError."""
+        path = self.directory / _OWNER
+        return self._disk.read(path).decode() if self._disk.exists(path) else ""
 
     def claim(self, name: str) -> None:
         """Let the journal be that of a log, where it is apart from it. Raises OSError, and ValueError for another's."""
-        owner = self._directory / _OWNER
-        if self._disk.exists(owner):
-            if (found := self._disk.read(owner).decode()) != name:
-                raise ValueError(f"the journal {self._directory} belongs to the log {found}, expected {name}")
+        if found := self.owner:
+            if found != name:
+                raise ValueError(f"the journal {self.directory} belongs to the log {found}, expected {name}")
         elif self.size:
-            raise ValueError(f"the journal {self._directory} has no file {_OWNER}, expected one, or no messages")
+            raise ValueError(f"the journal {self.directory} has no file {_OWNER}, expected one, or no messages")
         else:
-            self._disk.replace(owner, name.encode())
+            self._disk.replace(self.directory / _OWNER, name.encode())
 
     @property
     def first(self) -> int:
@@ -136,7 +150,7 @@ class Journal:
 
     def _begin_segment(self, at_least: int) -> None:
         self.close()
-        path = self._directory / f"{self.last + 1:020}{_SUFFIX}"
+        path = self.directory / f"{self.last + 1:020}{_SUFFIX}"
         # A segment of this name holds only a group that failed.
         self._disk.unlink(path, missing_ok=True)
         self._descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -144,15 +158,15 @@ class Journal:
         try:
             # Preallocation reports a full disk here, and a sync need not write the file size.
             self._disk.reserve(self._descriptor, max(self._segment_bytes, at_least))
-            self._disk.sync_directory(self._directory)
+            self._disk.sync_directory(self.directory)
         except OSError:
             self._disk.unlink(path)
             raise
 
     def _segments(self, last: int) -> list[tuple[Path, int, int]]:
         """The segments, with the numbers of their first and last messages; `last` is that of the newest one."""
-        names = [name for name in self._disk.names(self._directory) if name.endswith(_SUFFIX)]
-        found = sorted((int(name.removesuffix(_SUFFIX)), self._directory / name) for name in names)
+        names = [name for name in self._disk.names(self.directory) if name.endswith(_SUFFIX)]
+        found = sorted((int(name.removesuffix(_SUFFIX)), self.directory / name) for name in names)
         lasts = [*(first - 1 for first, _ in found), last][1:]
         return [(path, first, end) for (first, path), end in zip(found, lasts, strict=True)]
 

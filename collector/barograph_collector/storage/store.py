@@ -107,14 +107,15 @@ class Store:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
         """Replaced by `reopen`."""
-        self._is_apart = folder.is_symlink()
+        self._is_apart = self._disk.is_link(folder)
         """Whether the journal outlives the disk of the database, and so has all that the lake lacks."""
         if self._is_apart:
             try:
                 self.journal.claim(self.database.name)
             except (OSError, ValueError) as error:
                 self.database.close()
-                raise StoreError(str(error)) from None
+                reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
+                raise StoreError(f"cannot open the journal of {path}: {reason}") from None
         target = path.with_name(f"{path.name}.new")
         for left in (target, target.with_name(f"{target.name}.wal")):
             self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
