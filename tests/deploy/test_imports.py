@@ -334,6 +334,12 @@ def test_a_duplicate_job_in_a_file_is_a_bad_line(collector, tmp_path, capsys):
     assert stored(collector)[1] == [1.0]
 
 
+def test_a_blank_cell_is_no_parameter():
+    text = "app,ranks,seconds,param:size,param:grid\nfft,8,60,,2x2\nfft,8,60,64,\n"
+    runs, bad = split(read_table(lines(text), {}, "lab", ""))[:2]
+    assert ([run.job.params for run in runs], bad) == ([{"grid": "2x2"}, {"size": "64"}], [])
+
+
 def test_an_application_that_no_line_needs_is_reported(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
     file.write_text("app,ranks,seconds\nfft,4,1\n")

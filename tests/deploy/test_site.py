@@ -487,3 +487,10 @@ def test_a_full_disk_of_the_log_is_on_each_page(tmp_path: Path) -> None:
         with LogViews(collector.endpoint, clock=Clock()) as log:
             client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS, None), base_url=BASE)
             assert f"The disk of the log is full: {tmp_path} has " in client.get("/").text
+
+
+def test_an_axis_of_durations_that_are_near_each_other_has_ticks() -> None:
+    """Between 160 and 500 s only 5 minutes is a round duration."""
+    axis = log_durations(160.0, 500.0, 282, 26)
+    assert [text for _, text in axis.ticks] == ["3 min", "4 min", "5 min", "6 min", "7 min", "8 min"]
+    assert len(log_durations(9.9, 10.1, 282, 26).ticks) >= 3

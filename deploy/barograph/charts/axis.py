@@ -21,6 +21,9 @@ RANKS_GAP: Final = 45
 """The same for numbers of ranks, which are written side by side."""
 WIDE: Final = 10
 """Ratio of the largest to the smallest value above which an axis is logarithmic."""
+MIN_TICKS: Final = 3
+MAX_STEPS: Final = 8
+"""Of a logarithmic axis of durations: fewer ticks are replaced by multiples of a duration, at most so many."""
 MARGIN: Final = 0.08
 """Free share of a linear axis beyond the smallest and the largest value."""
 
@@ -100,7 +103,12 @@ def log_durations(low: float, high: float, start: float, end: float) -> Axis:
     """A logarithmic axis of durations in seconds above 0."""
     if high / low < 1.5:
         low, high = low / 1.3, high * 1.3
-    return logarithmic(low, high, start, end, round_seconds, DURATIONS)
+    axis = logarithmic(low, high, start, end, round_seconds, DURATIONS)
+    if len(axis.ticks) >= MIN_TICKS:
+        return axis
+    step = next((one for one in DURATIONS if (high - low) / one <= MAX_STEPS), high)
+    steps = (step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1))
+    return logarithmic(low, high, start, end, round_seconds, steps)
 
 
 def ranks(values: Iterable[int], start: float, end: float) -> Axis:

@@ -68,7 +68,7 @@ class FieldRow(NamedTuple):
         return {field: text for field in ASKED if (text := self.get(field))}
 
     def params(self) -> dict[str, str]:
-        """The parameters of the run."""
+        """The parameters of the run, empty ones too."""
         return {field.removeprefix(_PARAM): self.get(field) for field in self.places if field.startswith(_PARAM)}
 
 

@@ -72,7 +72,7 @@ def job_of(row: FieldRow, whole: FieldRow, job_id: str, step: str, cluster: str,
         user=clean(row.get("user") or whole.get("user"), "unknown", 32),
         host=clean(row.get("host"), "unknown", 64),
         app=app_name(row.get("app") or app or whole.get("app")),
-        params=row.params(),
+        params={name: text for name, text in row.params().items() if text},
     )
 
 
@@ -81,7 +81,7 @@ def _job(row: FieldRow, seen: Counter[str], cluster: str, app: str) -> Job:
     job = job_of(row, row, clean(row.get("id"), ""), clean(row.get("step"), "0"), cluster, app)
     if job.id:
         return job
-    content = [job.app, *map(row.get, _CORE), *map("=".join, sorted(job.params.items()))]
+    content = [job.app, *map(row.get, _CORE), *map("=".join, sorted(row.params().items()))]
     digest = hashlib.blake2b("\0".join(content).encode(errors="replace"), digest_size=12).hexdigest()
     seen[digest] += 1
     return replace(job, id=f"{digest}-{seen[digest]}")

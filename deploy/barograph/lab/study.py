@@ -192,6 +192,10 @@ def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[l
             except ValueError as error:
                 left_out.append(f"{application}, {kind}: {error}")
     _note_left_out(left_out, asked, options.file, bool(targets))
+    for series, law, reason in dict.fromkeys(
+        (", ".join(one.series), law, reason) for one in targets for law, reason in one.reasons.items()
+    ):
+        note(f"{law}, {series}: {reason}", "study")
     return weak_study.tables(targets), targets
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -74,7 +75,8 @@ def _scaling(answer: Answer) -> Iterator[str]:
             efficiency = share(speedup["efficiency"])
             yield f"That is {speedup['ratio']:.3g} times as fast as {base}, an efficiency of {efficiency}."
         else:
-            yield f"That is {1 / speedup['ratio']:.3g} times as long as {base}."
+            longer = f"{1 / speedup['ratio']:.3g}"
+            yield f"That is as long as {base}." if longer == "1" else f"That is {longer} times as long as {base}."
     if answer["parts"]:
         shares = [f"{share(seconds / answer['expected_seconds'])} {part}" for part, seconds in answer["parts"].items()]
         yield f"It consists of {'; '.join(shares)}."
@@ -127,7 +129,8 @@ def _runs(known: Answer) -> str:
     ranks = plural(known["most_ranks"], "rank") if known["least_ranks"] == known["most_ranks"] else f"{ranks} ranks"
     lower, upper = span(known["least_seconds"]), span(known["most_seconds"])
     seconds = lower if lower == upper else f"{lower} to {upper}"
-    return f"{known['params'] or 'none'}: {plural(known['runs'], 'run')} on {ranks}, {seconds}"
+    params = " ".join(f"{name}={shlex.quote(text)}" for name, text in sorted(known["values"].items()))
+    return f"{params or 'none'}: {plural(known['runs'], 'run')} on {ranks}, {seconds}"
 
 
 def _basis(basis: Answer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from barograph.views.log import limits
 from barograph.views.words import listed, plural
 
+TITLE_WIDTH = 48
+"""Characters of a line of the title, for each panel."""
+FEW_TICKS = 8
+"""Ratio of the ends of an axis up to which 1, 2 and 5 times powers of ten are too few ticks."""
 BAND, LINE, DOTS, ASKED = "#c6dbef", "#2171b5", "#252525", "#cb181d"
 
 
@@ -24,21 +29,24 @@ def plot(answer: Mapping[str, Any], path: Path) -> None:
     observed = np.array(answer["observed"], dtype=float).reshape(-1, 2)
     asked = [answer["ranks"], *limits(answer)]
     with mpl.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
-        count = 3 if len(answer["parts_curve"]) > 1 else 2
+        has_speedup, has_parts = answer["speedup"] is not None and len(curve) > 1, len(answer["parts_curve"]) > 1
+        count = 1 + has_speedup + has_parts
         figure = Figure(figsize=(5.5 * count, 5), layout="constrained")
-        left, right, *rest = figure.subplots(1, count)
-        for axes in rest:
-            _draw_parts(axes, answer["parts_curve"])
+        left, *rest = figure.subplots(1, count, squeeze=False)[0]
+        if has_parts:
+            _draw_parts(rest[-1], answer["parts_curve"])
         _draw(left, curve, observed, asked)
         left.set_ylabel("runtime in seconds")
         left.legend(frameon=False, loc="best")
-        if answer["speedup"] is not None:
+        if has_speedup:
+            right = rest[0]
             ranks, seconds = answer["speedup"]["base_ranks"], answer["speedup"]["base_seconds"]
             _draw(right, _speedups(curve, seconds), _speedups(observed, seconds), _speedups([asked], seconds)[0])
             (ideal,) = right.plot(curve[:, 0], curve[:, 0] / ranks, color="0.6", lw=1, ls="--", label="ideal")
             right.set_ylabel(f"speedup over {plural(ranks, 'rank')}")
             right.legend(handles=[ideal], frameon=False, loc="upper left")
-        figure.suptitle(", ".join(filter(None, (f"{answer['app']} on {answer['cluster']}", listed(answer["params"])))))
+        title = ", ".join(filter(None, (f"{answer['app']} on {answer['cluster']}", listed(answer["params"]))))
+        figure.suptitle("\n".join(textwrap.wrap(title, TITLE_WIDTH * count)))
         figure.savefig(path, dpi=120)
 
 
@@ -76,8 +84,9 @@ def _draw(axes: Axes, curve: Any, observed: Any, asked: Any) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > FEW_TICKS * low else MaxNLocator(6))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.grid(color="0.92")
     axes.set_xlabel("ranks")

@@ -97,13 +97,24 @@ class SizeSpace:
         'EF=16 SC=20'
         """
         pairs = zip(self.names, size, strict=True)
-        return " ".join(f"{name}={math.log2(one) if name in self.logarithms else one:.6g}" for name, one in pairs)
+        return " ".join(
+            f"{name}={math.log2(one) if name in self.logarithms else shown_number(one)}" for name, one in pairs
+        )
 
     def _size(self, name: str, text: str) -> float:
         number = _number(text)
         if name in self.logarithms:
             return 2**number if 0 < number <= MAX_LOGARITHM else 0.0
         return number
+
+
+def shown_number(number: float) -> str:
+    """A number of a size as text: whole ones in full.
+
+    >>> shown_number(1572864.0), shown_number(400 / 3)
+    ('1572864', '133.333')
+    """
+    return f"{number:.{10 if number == math.floor(number) else 6}g}"
 
 
 def is_number(text: str) -> bool:

@@ -245,8 +245,8 @@ class Predictor:
             raise ValueError(f"size has {len(place)} numbers, expected {len(known.sizes[0])} as the runs have")
         if self._has_one_configuration(known):
             return Refusal(
-                f"{problem} was seen at {known.runs.scales[0]:g} ranks only and no other problem of the application is"
-                " known, expected runs at two scales"
+                f"{problem} was seen at {known.runs.scales[0]:,.0f} ranks only and no other problem of the application"
+                " is known, expected runs at two scales"
             )
         if (far := self._too_far(known.runs.scales, ranks)) is not None:
             return Refusal(f"{problem} was seen {far}, expected at most a factor of {FARTHEST} between")
@@ -370,8 +370,8 @@ class Predictor:
         keys = [key for key in keys if self._too_far(self._evidence[key][0].scales, ranks) is None]
         if len(keys) < FEWEST_OTHERS:
             return Refusal(
-                f"{problem} was never seen, and {len(keys)} other problems of the application were seen near {ranks:g}"
-                f" ranks, expected {FEWEST_OTHERS}"
+                f"{problem} was never seen, and {len(keys)} other problem{'s' * (len(keys) != 1)} of the application"
+                f" near {ranks:,.0f} ranks, expected {FEWEST_OTHERS}"
             )
         mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
         found = central_limits(mixture.widened(*self.calibration.widenings[Scales.MORE]))
@@ -382,9 +382,9 @@ class Predictor:
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
         if ranks > FARTHEST * scales[-1]:
-            return f"at {scales[-1]:g} ranks at most and {ranks:g} were asked for"
+            return f"at {scales[-1]:,.0f} ranks at most and {ranks:,.0f} were asked for"
         if ranks * FARTHEST < scales[0]:
-            return f"at {scales[0]:g} ranks at least and {ranks:g} were asked for"
+            return f"at {scales[0]:,.0f} ranks at least and {ranks:,.0f} were asked for"
         return None
 
     def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction:
@@ -418,7 +418,7 @@ class Predictor:
 def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
     if size in known.sizes:
         return (AS_THEY_WERE,)
-    numbers = " x ".join(f"{one:.10g}" for one in size)
+    numbers = " x ".join(f"{one:.{10 if one == int(one) else 6}g}" for one in size)
     count = len(known.sizes)
     return (
         AS_THEY_WERE,

@@ -277,8 +277,9 @@ class _ProblemQuery:
     def curve(self) -> list[list[float]]:
         """Ranks, lower, expected and upper seconds from the smallest scale to the largest, or to the requested one."""
         last = max(self._largest, self._question.ranks)
+        known = [] if self._runs is None else self._runs.scales.astype(int).tolist()
         scales = np.unique(np.rint(np.geomspace(self._smallest, last, POINTS)).astype(int)).tolist()
-        every = ((ranks, self.predict(ranks)) for ranks in sorted({*scales, self._question.ranks}))
+        every = ((ranks, self.predict(ranks)) for ranks in sorted({*scales, *known, self._question.ranks}))
         return [
             [ranks, prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds]
             for ranks, prediction in every

@@ -29,16 +29,17 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """A table to print. cells: None for unknown."""
+    """A table to print. cells: None for unknown. corner: what the rows are."""
 
     title: str
     rows: list[str]
     columns: list[str]
     cells: list[list[float | None]]
+    corner: str = "model"
 
     def markdown(self) -> str:
         """The table in Markdown."""
-        lines = [f"**{self.title}**", "", f"| model | {' | '.join(self.columns)} |"]
+        lines = [f"**{self.title}**", "", f"| {self.corner} | {' | '.join(self.columns)} |"]
         lines.append("|---|" + "---:|" * len(self.columns))
         for name, row in zip(self.rows, self.cells, strict=True):
             lines.append(f"| {name} | {' | '.join(figure(cell) for cell in row)} |")

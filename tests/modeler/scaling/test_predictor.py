@@ -138,7 +138,7 @@ def test_what_cannot_be_predicted_is_refused_with_the_reason():
     assert refused(fit({}), "a", 8).startswith("a was never seen, and 0 other problems")
     five = fit({"a": runs(amdahl(1, 100))})
     assert refused(five, "a", 1601) == (
-        "a was seen at 16 ranks at most and 1601 were asked for, expected at most a factor of 100 between"
+        "a was seen at 16 ranks at most and 1,601 were asked for, expected at most a factor of 100 between"
     )
     wild = fit({"a": Runs.of([1, 2, 4, 8, 16], [10, 900, 2, 3000, 1])})
     assert any("times apart" in text for text in predicted(wild, "a", 64).warnings)

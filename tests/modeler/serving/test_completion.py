@@ -105,3 +105,9 @@ def test_a_scale_that_was_run_is_no_guess_about_a_curve():
     known = publish(LAB, places, 0)
     assert not any("guess" in text for text in answer(known, Question("solver", 4, params={"n": "300"}))["warnings"])
     assert any("guess" in text for text in answer(known, Question("solver", 8, params={"n": "300"}))["warnings"])
+
+
+def test_a_curve_has_the_scales_that_were_run():
+    known = publish(LAB, [(WorkloadPlace(f"lab/solver@{p}x1", LAB, (), p, 0), [100.0 / p] * 3) for p in (6, 24, 96)], 0)
+    curve = answer(known, Question("solver", 384, curve=True))["curve"]
+    assert {6, 24, 96, 384} <= {row[0] for row in curve}

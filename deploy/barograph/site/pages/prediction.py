@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +24,8 @@ def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
     if not given["app"]:
         return page
     try:
-        params = parse_params(given["params"].replace(",", " ").split())
-    except JobError as error:
+        params = parse_params(_words(given["params"].replace(",", " ")))
+    except (JobError, ValueError) as error:
         return page | {"error": str(error)}
     fields = {name: given[name] or None for name in FIELDS if name != "params"}
     answer, reason = context.predict(params, **fields, curve="1")
@@ -32,3 +33,11 @@ def view(context: ViewContext, query: Mapping[str, str]) -> dict[str, Any]:
         return page | {"error": reason}
     chart, parts = (projection(answer), parts_chart(answer)) if answer["refusal"] is None else (None, None)
     return page | {"sentences": sentences(answer), "chart": chart, "parts": parts, "ranks": answer["ranks"]}
+
+
+def _words(text: str) -> list[str]:
+    """Parameters with spaces between; a value with spaces is in quotes. Raises ValueError."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise ValueError(f"parameters are {text[:80]!r}, expected an end of each quotation") from None

@@ -37,13 +37,14 @@ RANK_RIVALS: Final = ("pmnf", "pmnf-terms")
 
 @dataclass(frozen=True)
 class Target:
-    """A predicted scale. errors: relative error per law, NaN without a prediction."""
+    """A predicted scale. errors: relative error per law, NaN without a prediction. reasons: per law without one."""
 
     series: tuple[str, ...]
     kind: Kind
     ranks: float
     size: float
     errors: dict[str, float]
+    reasons: dict[str, str]
 
 
 def best_of_repeats(runs: Runs, kind: Kind) -> Runs:
@@ -81,15 +82,24 @@ def evaluate(
     if not len(known) or not len(targets):
         raise ValueError(f"{len(known)} configurations up to {cutoff:g} ranks and {len(targets)} beyond, expected both")
     errors: dict[str, Floats] = {}
+    reasons: dict[str, str] = {}
     for name, fit in laws_of(kind, copies=copies).items():
         try:
             curve = fit(known)
             found = curve(targets.ranks, targets.nodes, targets.size)
-        except ValueError:
+        except ValueError as error:
             found = np.full(len(targets), np.nan)
+            reasons[name] = str(error)
         errors[name] = relative_error(targets.seconds, found)
     return [
-        Target(series, kind, float(ranks), float(size), {name: float(column[i]) for name, column in errors.items()})
+        Target(
+            series,
+            kind,
+            float(ranks),
+            float(size),
+            {name: float(column[i]) for name, column in errors.items()},
+            reasons,
+        )
         for i, (ranks, size) in enumerate(zip(targets.ranks, targets.size, strict=True))
     ]
 
@@ -138,7 +148,15 @@ def tables(targets: Sequence[Target]) -> list[Grid]:
         names = list(rows[0].errors)
         labels = [f"{', '.join(row.series)}, {row.ranks:g}" for row in rows]
         each: list[list[float | None]] = [[100 * row.errors[name] for name in names] for row in rows]
-        found.append(Grid(f"Relative error of {kind}, per cent, per target", labels, names, each))
+        found.append(Grid(f"Relative error of {kind}, per cent, per target", labels, names, each, "target"))
         summary = [[over_known(average, column) for column in zip(*each, strict=True)] for average in AVERAGES.values()]
-        found.append(Grid(f"Relative error of {kind}, per cent, {len(rows)} targets", list(AVERAGES), names, summary))
+        found.append(
+            Grid(
+                f"Relative error of {kind}, per cent, {len(rows)} target{'s' * (len(rows) != 1)}",
+                list(AVERAGES),
+                names,
+                summary,
+                "over targets",
+            )
+        )
     return found
