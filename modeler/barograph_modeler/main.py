@@ -38,7 +38,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.features.library import FeatureLibrary
     from barograph_modeler.features.train_worker import TrainWorker
     from barograph_modeler.forecasts.forecaster import Forecaster
-    from barograph_modeler.forecasts.library import PredictorLibrary
+    from barograph_modeler.forecasts.library import PredictorLibrary, first_fits
     from barograph_modeler.learning.learner import Learner
     from barograph_modeler.processor import ModelerProcessor
     from barograph_modeler.refits.dispatch import Dispatch
@@ -65,7 +65,9 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         workers=dispatch,
     )
     with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as feature_executor:
-        forecaster = Forecaster(PredictorLibrary(executor, settings.seed))
+        others = _workers(settings)
+        fits = None if others is None else first_fits(others, settings.seed)
+        forecaster = Forecaster(PredictorLibrary(executor, settings.seed, workers=fits))
         worker = TrainWorker()
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
         processor = ModelerProcessor(learner, forecaster, features, settings.histories)
@@ -98,8 +100,9 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             )
         finally:
             worker.stop()
-            if dispatch is not None:
-                dispatch.close()
+            for one in (dispatch, fits):
+                if one is not None:
+                    one.close()
             executor.shutdown(wait=False, cancel_futures=True)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.cli import CommandError
-from barograph.upkeep import lake_options
 from barograph_collector.daemon.service import Exit
 from barograph_collector.erase.erasure import ErasureError, erase
+from barograph_collector.lake import options as lake_options
 from barograph_collector.storage.days.extensions import LakeError
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="erase")
     options = parser.parse_args(arguments)
     try:
-        lake = lake_options.lake(options)
+        lake = lake_options.named(options)
         found = erase(options.user, options.state, lake, dry=not options.yes)
     except (ErasureError, LakeError) as error:
         raise CommandError(str(error)) from None

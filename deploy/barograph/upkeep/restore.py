@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.cli import CommandError
-from barograph.upkeep import lake_options
 from barograph.upkeep.backup import summary
 from barograph.views.words import local
 from barograph_collector.backup.archive import BackupError
 from barograph_collector.backup.from_lake import restore_from_lake
 from barograph_collector.backup.restore import restore
 from barograph_collector.daemon.service import Exit
+from barograph_collector.lake import options as lake_options
 from barograph_collector.storage.days.extensions import LakeError
 
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.log is None:
             found, aside = restore(options.backup, options.state, replace=options.replace)
-        elif (lake := lake_options.lake(options)) is not None:
+        elif (lake := lake_options.named(options)) is not None:
             place, kept = options.state, options.journal
             found, aside = restore_from_lake(options.log, lake, place, journal=kept, replace=options.replace)
         else:

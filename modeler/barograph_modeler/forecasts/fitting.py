@@ -51,11 +51,11 @@ class FitQueue(Generic[Fitted]):
         """Whether the newest runs of an application are in no model yet."""
         return application in self._due or application in self._fitting
 
-    def _start(self, prepare: Callable[[Application], Callable[[], Fitted] | None]) -> None:
+    def _start(self, prepare: Callable[[Application], Callable[[], Fitted] | None], most: int | None = None) -> None:
         """Start due fits, at most `most` at once. prepare: returns the fit, or None without runs."""
         now = self._clock()
         for application in list(self._due):
-            if len(self._fitting) >= self.most:
+            if len(self._fitting) >= (self.most if most is None else most):
                 return
             if application in self._fitting or now < self._rests.get(application, now):
                 continue

@@ -19,7 +19,7 @@ from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import EndedRun, Workload
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.windows import WINDOW_SECONDS
-from barograph_modeler.refits.dispatch import BATCH, Dispatch, Loan
+from barograph_modeler.refits.dispatch import Dispatch, Loan
 from barograph_modeler.state.stateful import Stateful
 
 HOLD_SECONDS: Final = 60.0
@@ -288,7 +288,7 @@ class Learner(Stateful):
                 published.append(loan.key)
         for _ in range(workers.room(self.backlog.waiting)):
             loans = []
-            for _ in range(BATCH):
+            for _ in range(workers.batch):
                 if (key := self.backlog.lend()) is None:
                     break
                 interval = self.workloads[key[0]].intervals[key[1]]

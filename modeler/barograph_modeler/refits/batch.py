@@ -18,8 +18,13 @@ def version() -> str:
     return importlib.metadata.version("barograph")
 
 
+def check_version(expected: str) -> None:
+    """Raises OtherVersion unless this is that version of the package."""
+    if expected != version():
+        raise OtherVersion(f"the worker has barograph {version()}, expected {expected}")
+
+
 def fit_windows(windows: Sequence[Floats], seed: int, of_version: str) -> list[GevFit]:
     """Fit each window, as the modeler does. Raises OtherVersion."""
-    if of_version != version():
-        raise OtherVersion(f"the worker has barograph {version()}, expected {of_version}")
+    check_version(of_version)
     return [fit_gev(one, seed) for one in windows]

@@ -1,4 +1,4 @@
-"""Fits in batches by other processes. What these do not do in time, the modeler does itself."""
+"""Fits by other processes, in batches. What these do not do in time, the modeler does itself."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from typing import Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from barograph_agent.system.clock import CLOCK
-from barograph_modeler.bands.class_model import GevFit
-from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.workers import Workers
 
@@ -37,16 +35,17 @@ _log = logging.getLogger(__name__)
 
 
 class Loan(NamedTuple, Generic[Key]):
-    """A window to be fitted. regime: an object of the class that is another one after a change of level."""
+    """What is to be fitted, as of a class a window. regime: an object of it that is another one after a change of
+    level."""
 
     key: Key
-    window: Floats
+    window: Any
     regime: object
 
 
 class _Batch(NamedTuple, Generic[Key]):
     loans: Sequence[Loan[Key]]
-    future: Future[list[GevFit]]
+    future: Future[list[Any]]
     sent_at: float
 
 
@@ -55,10 +54,25 @@ class Dispatch(Generic[Key]):
 
     seed: of the bootstraps. clock: seconds. fitted: windows fitted by workers. failures: by kind. A failure gives up
     everything in flight, and the workers are not asked again for RETRY_SECONDS.
+
+    fit: a function of a module that fits windows, with the seed and the version of the package. batch: fits of a task.
+    min_waiting: workers begin when so many wait.
     """
 
-    def __init__(self, workers: Workers, seed: int = 0, clock: Callable[[], float] = CLOCK.monotonic) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        seed: int = 0,
+        clock: Callable[[], float] = CLOCK.monotonic,
+        *,
+        fit: Callable[[Sequence[Any], int, str], list[Any]] = fit_windows,
+        batch: int | None = None,
+        min_waiting: int | None = None,
+    ) -> None:
         self.fitted = 0
+        self.batch = BATCH if batch is None else batch
+        self._min_waiting = MIN_WAITING if min_waiting is None else min_waiting
+        self._fit = fit
         self.failures: Counter[Failure] = Counter()
         self._workers = workers
         self._seed = seed
@@ -79,7 +93,7 @@ class Dispatch(Generic[Key]):
     def room(self, waiting: int) -> int:
         """How many batches can be sent. waiting: classes that are not lent."""
         now = self._clock()
-        if now < self._retry_at or waiting < (BATCH if self._used else MIN_WAITING):
+        if now < self._retry_at or waiting < (self.batch if self._used else self._min_waiting):
             return 0
         try:
             ready = self._workers.executor() is not None
@@ -88,7 +102,7 @@ class Dispatch(Generic[Key]):
             return 0
         self._used, self._used_at = True, now
         free = min(self._workers.batches, self._allowed) - len(self._batches)
-        return min(free, waiting // BATCH) if ready else 0
+        return min(free, waiting // self.batch) if ready else 0
 
     def send(self, loans: Sequence[Loan[Key]]) -> bool:
         """Send a batch. Returns whether workers have taken it."""
@@ -98,7 +112,7 @@ class Dispatch(Generic[Key]):
             if executor is None:
                 self._back += loans
                 return False
-            future = executor.submit(fit_windows, [one.window for one in loans], self._seed, self._version)
+            future = executor.submit(self._fit, [one.window for one in loans], self._seed, self._version)
         except Exception as error:
             self._back += loans
             self._fail("refused", error)
@@ -108,10 +122,10 @@ class Dispatch(Generic[Key]):
         self._batches.append(_Batch(loans, future, now))
         return True
 
-    def poll(self) -> list[tuple[Loan[Key], GevFit]]:
+    def poll(self) -> list[tuple[Loan[Key], Any]]:
         """Fits that are done."""
         now = self._clock()
-        done: list[tuple[Loan[Key], GevFit]] = []
+        done: list[tuple[Loan[Key], Any]] = []
         waiting: list[_Batch[Key]] = []
         failure: BaseException | None = None
         for batch in self._batches:
@@ -135,7 +149,7 @@ class Dispatch(Generic[Key]):
             self._fail("lost", failure)
         elif waiting and (now >= self._finished_at + SLOW_SECONDS or now >= waiting[0].sent_at + MAX_BATCH_SECONDS):
             seconds = now - waiting[0].sent_at
-            self._fail("slow", TimeoutError(f"{BATCH} fits are not done after {seconds:.0f} seconds"))
+            self._fail("slow", TimeoutError(f"{self.batch} fits are not done after {seconds:.0f} seconds"))
         elif self._used and not waiting and now > self._used_at + IDLE_SECONDS:
             self._leave()
         return done

@@ -87,10 +87,11 @@ class ModelerExporter(Collector):
         by = [(["modeler"], self._learner.fitted_here), (["workers"], workers.fitted if workers else 0)]
         yield counter("barograph_modeler_refits_total", "Fits of classes, by who computed them.", by, "by")
         text = "Times at which the workers were given up, by what they did."
-        failures = [([kind], workers.failures[kind] if workers else 0) for kind in get_args(Failure)]
+        both = [one for one in (workers, self._forecaster.library.workers) if one is not None]
+        failures = [([kind], sum(one.failures[kind] for one in both)) for kind in get_args(Failure)]
         yield counter("barograph_modeler_refit_failures_total", text, failures, "kind")
         text = "Whether the workers are given up until they fit again: 1 or 0"
-        yield gauge("barograph_modeler_refit_workers_failed", text, int(workers is not None and workers.is_failed))
+        yield gauge("barograph_modeler_refit_workers_failed", text, int(any(one.is_failed for one in both)))
 
     def _bands(self) -> Iterator[Metric]:
         every = list(self._every_class())

@@ -76,7 +76,6 @@ class FakeWorkers(Executor):
 def few(monkeypatch):
     """Batches of 10 fits, from 20 classes on."""
     monkeypatch.setattr(module, "BATCH", 10)
-    monkeypatch.setattr("barograph_modeler.learning.learner.BATCH", 10)
     monkeypatch.setattr(module, "MIN_WAITING", 20)
     monkeypatch.setattr("barograph_modeler.bands.class_model.judge", quick)
 

@@ -16,6 +16,9 @@ import pytest
 
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.bands.moments import Blocks
+from barograph_modeler.forecasts.history import Application, WorkloadPlace
+from barograph_modeler.forecasts.library import first_fits, publish_all
+from barograph_modeler.forecasts.problems import ProblemSize
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.dispatch import Dispatch, Loan
@@ -24,6 +27,7 @@ from barograph_modeler.state.snapshot import FILE_NAME, write_snapshot
 from helpers.up import Up
 from helpers.works import new_modeler
 
+SOLVER = Application("lab", "solver")
 WINDOWS = [np.random.default_rng(seed).lognormal(0, 0.05, 64) for seed in range(3)]
 ORPHANS = """
 import sys, time
@@ -125,6 +129,14 @@ def test_a_dask_cluster_fits_until_its_scheduler_is_killed(tmp_path, caplog):
         assert dispatch.send(loans)
         done = wait_for(dispatch.poll)
         assert [(loan.key, fit) for loan, fit in done] == list(enumerate(fit_windows(WINDOWS, 1, version())))
+        fits = first_fits(DaskCluster(address))
+        request = (SOLVER, [(WorkloadPlace("w", SOLVER, (), ranks, 1), [8.0 / ranks]) for ranks in (1, 2, 4)], {})
+        wait_for(lambda: fits.room(100))
+        assert fits.send([Loan(SOLVER, request, None)])
+        ((_, published),) = wait_for(fits.poll)
+        place = ProblemSize("lab/solver", None)
+        assert published.predict(place, 8, 1) == publish_all([request], 0, version())[0].predict(place, 8, 1)
+        fits.close()
         worker.kill()  # what is sent now stays in flight
         assert dispatch.send(loans)
         scheduler.kill()

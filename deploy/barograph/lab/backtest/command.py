@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barograph.cli import MISSING_EXTRA
-from barograph.lab.backtest import alerts, limits, phases, recognise, remaining, runtime, scaling
+from barograph.lab.backtest import alerts, history, limits, phases, recognise, remaining, runtime, scaling
 from barograph.lab.backtest.spread import add_options, spread, workers_of
 from barograph.lab.columns import (
     CSV_FILE,
@@ -64,14 +64,15 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
         "bands",
         _run,
         help="coverage of later values by bands",
-        description="Fit bands to part of each series of a CSV file and score them on the later values.",
+        description="Fit bands to part of each series of a CSV file, or of the intervals in a lake, and score them on"
+        " the later values.",
         listed="methods",
         known=((method.name, method.help) for method in METHODS),
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
-    add("--value", required=True, metavar="COL", help="the column of measured values")
-    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a series")
+    add("file", type=Path, nargs="?", metavar="FILE.csv", help=f"{CSV_FILE}, unless --lake is given")
+    add("--value", metavar="COL", help="the column of measured values")
+    add("--by", type=names, metavar="COL[,COL]", help="columns that identify a series")
     add("--scale", metavar="COL", help="column of ranks or nodes: also fit small scales, score larger ones")
     add("--order", metavar="COL", help="column to sort each series by (default: as in the file)")
     add(
@@ -91,6 +92,7 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
     )
     add("--node", metavar="COL", help="with --rank: the column of hosts; without it each rank is a node of its own")
     add_join(parser)
+    history.add_options(parser)
     add_options(parser)
     add("--json", action="store_true", help="print one JSON object: summary and series")
     add("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
@@ -118,7 +120,20 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
+OF_A_FILE: Final = ("value", "by", "scale", "order", "run", "rank", "node", "join", "plot")
+
+
 def _run(options: argparse.Namespace) -> None:
+    given = [name for name in OF_A_FILE if getattr(options, name) is not None]
+    if options.lake is not None:
+        if options.file is not None or given:
+            what = f"--{given[0]}" if given else options.file
+            raise BadTable(f"--lake with {what}, expected one of them: its series are classes of intervals")
+        task = history.scored(TASKS[options.mode])
+        _print(list(spread(task, history.parts(options), workers_of(options))), options)
+        return
+    if options.file is None or options.value is None or options.by is None:
+        raise BadTable("expected FILE.csv with --value and --by, or --lake")
     series = _series(options)
     if options.run is not None:
         rows = list(whole_runs(series, options.run))
@@ -136,6 +151,10 @@ def _run(options: argparse.Namespace) -> None:
         raise BadTable(f"{options.file}: nothing to score, expected at least {wanted}")
     if options.plot is not None:
         _plot(series, options)
+    _print(rows, options)
+
+
+def _print(rows: Sequence[ScoreRow], options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"summary": summarize(rows), "series": [asdict(row) for row in rows]}))
     else:

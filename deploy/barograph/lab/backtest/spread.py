@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from barograph.lab.columns import count, note
-from barograph_modeler.refits.batch import OtherVersion, version
+from barograph_modeler.refits.batch import check_version, version
 from barograph_modeler.refits.workers import DaskCluster, LocalProcesses, Workers
 from barograph_modeler.settings import dask_address
 
@@ -69,8 +69,7 @@ def spread(
 
 
 def _rows(task: Callable[[Sequence[Part]], Iterable[Row]], parts: Sequence[Part], of_version: str) -> list[Row]:
-    if of_version != version():
-        raise OtherVersion(f"the worker has barograph {version()}, expected {of_version}")
+    check_version(of_version)
     return list(task(parts))
 
 

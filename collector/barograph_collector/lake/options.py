@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--catalog", metavar="URL", default="", help="the database of its catalog, where it has one")
 
 
-def lake(options: argparse.Namespace) -> Lake | None:
+def named(options: argparse.Namespace) -> Lake | None:
     """The lake that the options name, None for none. Raises LakeError."""
     if options.lake is None:
         return None

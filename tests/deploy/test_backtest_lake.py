@@ -1,0 +1,164 @@
+"""`barograph backtest bands --lake`: whoever computes the series reads them from the files of the lake."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from barograph.cli import main
+from barograph.lab.backtest import history
+from barograph_agent.protocol.tables import TABLES
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.days.retention import DAY_SECONDS
+from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.store import LOG, Store
+from barograph_modeler.studies.bands.tasks import prequential
+from barograph_modeler.studies.series import Series
+from helpers.clocks import calendar_at
+from helpers.dask import Cluster
+from helpers.executor import Inline
+from helpers.lakes import entry
+from helpers.log import blocks
+
+FIRST, DAYS, OF_RUN = 20_000, 3, 30
+
+
+def one_row(table: str, **values: object) -> CheckedRows:
+    """A row, empty or 0 where nothing else is given."""
+    return entry(table, 1, {name: "" if kind.is_text else 0 for name, kind in TABLES[table].columns.items()} | values)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, str], list[float]]]:
+    """A lake of days with a run of two workloads each, the last of which goes on; and the values of the others."""
+    root, day, random = tmp_path_factory.mktemp("lake"), FIRST, np.random.default_rng(1)
+    values: dict[tuple[str, str], list[float]] = {}
+    with Store(root / LOG, system=calendar_at(lambda: day * DAY_SECONDS + 3600.0)) as store:
+        publisher = Publisher(store, Lake.at(root / "lake"), seconds=0.0)
+        for day in range(FIRST, FIRST + DAYS + 1):
+            entries = []
+            for number, workload in enumerate(("a", "b")):
+                job = f"hpc/{10 * day + number}.0.0"
+                at = day * DAY_SECONDS + 10.0
+                entries.append(one_row("jobs", job=job, cluster="hpc", workload=workload, started_at=at))
+                entries.append(one_row("runs", job=job, ended_at=at + 100.0, runtime_seconds=100.0))
+                for class_id in (1, 2):
+                    seconds = random.lognormal(class_id, 0.1, OF_RUN)
+                    columns = blocks(OF_RUN) | {"job": job, "class_id": class_id, "sum_seconds": seconds}
+                    entries.append(entry("blocks", OF_RUN, columns))
+                    if day < FIRST + DAYS:
+                        values.setdefault((workload, str(class_id)), []).extend(seconds.tolist())
+            store.commit(entries, {"s": day})
+            while publisher.publish() or publisher.compact():
+                pass
+        publisher.close()
+    return root / "lake", values
+
+
+def expected(values: dict[tuple[str, str], list[float]]) -> list[Series]:
+    return [
+        Series({"workload": workload, "class": one}, None, np.array(found)) for (workload, one), found in values.items()
+    ]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert main(["backtest", "bands", *options, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_series_of_a_lake_are_those_of_its_ended_days(
+    lake: tuple[Path, dict[tuple[str, str], list[float]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, values = lake
+    found = printed(capsys, "--lake", str(place), "--mode", "prequential")
+    rows = list(prequential(expected(values)))
+    assert [row["by"] for row in found["series"]] == [row.by for row in rows]
+    assert [row["coverage"] for row in found["series"]] == [row.coverage for row in rows]
+    since = printed(capsys, "--lake", str(place), "--mode", "prequential", "--since", "2024-10-05", "--values", "40")
+    assert {row["scored"] + row["fitted"] for row in since["series"]} == {40}
+
+
+class Remote(Inline):
+    """Workers elsewhere: what is sent and what comes back are bytes. fails: as one that does not mount the lake."""
+
+    name, fails = "the workers", False
+    tasks = 0
+
+    def executor(self) -> Remote:
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **keywords: Any) -> Future[Any]:
+        self.tasks += 1
+        function, given = pickle.loads(pickle.dumps((work, args)))
+        if self.fails:
+            given[1][0] = given[1][0]._replace(files=["/not/mounted.parquet"])
+        return super().submit(lambda: pickle.loads(pickle.dumps(function(*given))))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_workers_read_the_lake_themselves(
+    lake: tuple[Path, dict[tuple[str, str], list[float]]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    fails: bool,
+) -> None:
+    place, values = lake
+    remote = Remote()
+    remote.fails = fails
+    monkeypatch.setattr("barograph.lab.backtest.command.workers_of", lambda options: remote)
+    if not fails:
+        monkeypatch.setattr(history, "series_of", read_elsewhere(history.series_of, remote))
+    main(["backtest", "bands", "--lake", str(place), "--json"])
+    done = capsys.readouterr()
+    assert remote.tasks == 2
+    assert {tuple(row["by"].values()) for row in json.loads(done.out)["series"]} == values.keys()
+    assert ("mounted.parquet" in done.err and "the rest is computed here" in done.err) == fails
+
+
+def read_elsewhere(real: Callable[..., list[Series]], remote: Remote) -> Callable[..., list[Series]]:
+    def read(*args: Any) -> list[Series]:
+        assert remote.tasks, "not in this process"
+        return real(*args)
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["x.csv"], "expected FILE.csv with --value and --by, or --lake"),
+        (["x.csv", "--lake", "LAKE"], "--lake with x.csv, expected one of them"),
+        (["--lake", "LAKE", "--by", "job"], "--lake with --by, expected one of them"),
+        (["--lake", "LAKE", "--until", "2020-01-01"], "has no blocks of ended runs on days that have ended"),
+        (["--lake", "NONE"], "has no catalog.ducklake, expected one"),
+    ],
+)
+def test_what_is_no_lake_or_more_than_one_source_is_refused(
+    lake: tuple[Path, object], tmp_path: Path, options: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"LAKE": str(lake[0]), "NONE": str(tmp_path)}
+    assert main(["backtest", "bands", *(places.get(one, one) for one in options)]) == 65
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_a_dask_cluster_reads_the_lake(
+    lake: tuple[Path, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = printed(capsys, "--lake", str(lake[0]))
+    with Cluster(1, tmp_path) as cluster:
+        assert printed(capsys, "--lake", str(lake[0]), "--dask", cluster.address) == alone
+    assert "computed here" not in capsys.readouterr().err
