@@ -59,14 +59,18 @@ struct ring_record {
 struct ring_call {
     uint64_t exit_ns;
     uint16_t site;
-    uint16_t op;     /* enum ring_op */
+    uint8_t op;      /* enum ring_op */
+    uint8_t thread;  /* which one called, in the order of their first calls; RING_MAX_THREAD: that or a later one */
     uint16_t comm;   /* a hash of the communicator's handle, 0 without one */
     uint16_t detail; /* a hash of that, of the other rank and of the tag */
 };
 
+#define RING_MAX_THREAD 30u
+
 /* What the sidecar wants, in one word: it may die at any instant, and a word is stored whole or not at all. */
 #define RING_WANT_CALLS 1u             /* bit 0: write calls */
 #define RING_WANT_MATCH(WANT) ((WANT) >> 1 & 3u)         /* bits 1, 2: what of a call must be the anchor's: enum ring_match */
+#define RING_WANT_THREAD(WANT) ((WANT) >> 3 & 31u)       /* bits 3 to 7: number of the anchor's thread plus 1; 0: any */
 #define RING_WANT_EVERY(WANT) ((WANT) >> 8 & 0xffu)      /* the anchor comes so many times in an iteration */
 #define RING_WANT_OP(WANT) ((WANT) >> 16 & 0xffu)        /* the anchor's operation; 0: there is no anchor */
 #define RING_WANT_GENERATION(WANT) ((WANT) >> 24 & 0xffu)

@@ -313,7 +313,9 @@ static void write_call(struct writer *writer, struct ring_call call)
 static bool is_anchor(const struct tracer *tracer, const struct ring_call *call)
 {
     uint64_t wanted = atomic_load_explicit(&tracer->applied, memory_order_relaxed);
-    uint32_t match = RING_WANT_MATCH(wanted);
+    uint32_t match = RING_WANT_MATCH(wanted), thread = RING_WANT_THREAD(wanted);
+    if (thread && thread - 1 != call->thread)
+        return false;
     if (RING_WANT_OP(wanted) == 0 || RING_WANT_OP(wanted) != call->op || RING_WANT_SITE(wanted) != call->site)
         return false;
     return match == RING_MATCH_SITE ||
@@ -343,7 +345,8 @@ static inline uint64_t end_of(struct writer *writer, uint64_t tick)
 static inline struct ring_call call_of(const struct call *call, uint32_t site)
 {
     uint64_t comm = argument(call, call->comm);
-    struct ring_call made = {.site = (uint16_t)site, .op = (uint16_t)call->op, .comm = call->comm ? hash(comm) : 0};
+    struct ring_call made = {.site = (uint16_t)site, .op = (uint8_t)call->op, .thread = call->thread,
+                             .comm = call->comm ? hash(comm) : 0};
     if (call->peer) {
         uint64_t peer = argument(call, call->peer), tag = argument(call, call->tag);
         made.detail = hash(comm + 0x632be59bd9b4e019u * peer + 0xd6e8feb86659fd93u * tag);

@@ -15,7 +15,7 @@ from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import Ring, Want
 from helpers.rings import FakeShim
 
-SEND, RECV, WAITALL = 34, 38, 45
+SEND, RECV, SENDRECV, WAITALL = 34, 38, 39, 45
 STEP = 0.2
 """Seconds between two looks of the sidecar."""
 UNIX = 1.7e9
@@ -194,6 +194,22 @@ def test_the_last_loop_of_a_run_has_its_iterations_though_nobody_looked_for_it(r
     repeat(190, rank.iteration)
     repeat(3, lambda: rank.look(final=True))
     assert 690 - 50 <= len(rank.intervals) <= 690
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 0])
+def test_of_several_threads_the_one_that_calls_most_has_the_iterations(rank: Rank, turns: int) -> None:
+    """turns: calls of a thread before it is another's turn; 0: by chance."""
+    rng = np.random.default_rng(1)
+    ready: list[int] = []
+    for _ in range(500):
+        if not ready:
+            ready = sorted([0, 1] * turns) or rng.permuted([0, 1] * 20).tolist()
+        rank.pass_time(0.01)
+        thread = ready.pop(0)
+        rank.shim.call(rank.now_ns, rank.sites[0], SENDRECV, detail=7 + thread, thread=thread)
+    rank.look(final=True)
+    assert rank.wanted.thread in (1, 2)
+    assert 245 <= len(rank.intervals) <= 252
 
 
 def test_what_is_done_at_the_start_is_no_loop(rank: Rank) -> None:

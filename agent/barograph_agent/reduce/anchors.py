@@ -65,9 +65,9 @@ MAX_EVERY: Final = 255
 SHARES: Final = (1.0, 0.25)
 """Parts of the calls that are tried, the newest: the loop may have begun with them."""
 TIMES: Final = (0.5, 0.25)
+"""Parts of their time that are tried then: a loop may call less often than the one before it."""
 MAX_SHARE: Final = 1 / 6
-"""The same of their time, where it has at most this share of the calls: a loop that calls less often than the one
-before it."""
+"""The most calls that such a part has, as a share of all."""
 MAX_LOOPS: Final = 4
 """Loops that are sought in the calls of one rank, one before the other."""
 MIN_LOOP_SECONDS: Final = 1.0
@@ -86,12 +86,27 @@ class Anchor(NamedTuple):
     match: int = 0
     value: int = 0
     every: int = 1
+    thread: int = 0
 
 
 def find(calls: Records) -> Anchor | None:
-    """The anchor of the loop in these calls of one rank, in order; None if there is none."""
+    """The anchor of the loop in these calls of one rank, in order; None if there is none.
+
+    Of several threads that call, it is that of the one that calls most: chance decides who of them is next.
+    """
+    calls = calls[-MAX_CALLS:]
+    made = np.bincount(calls["thread"])
+    if np.count_nonzero(made) <= 1:
+        return _find(calls)
+    most = int(made.argmax())
+    anchor = _find(calls[calls["thread"] == most])
+    return anchor and anchor._replace(thread=most + 1)
+
+
+def _find(calls: Records) -> Anchor | None:
+    """The same of one thread."""
     parts: list[_Tokens] = []
-    for part in _newest(calls[-MAX_CALLS:]):
+    for part in _newest(calls):
         parts.append(tokens := _Tokens(part))
         anchor = tokens.by_segments() or tokens.by_period()
         if anchor is not None:
@@ -149,6 +164,8 @@ def lasts(calls: Records, anchor: Anchor) -> bool:
 def occurrences(calls: Records, anchor: Anchor) -> Integers:
     """Positions of the calls that end an iteration."""
     is_one = (calls["op"] == anchor.op) & (calls["site"] == anchor.site)
+    if anchor.thread:
+        is_one &= calls["thread"] == anchor.thread - 1
     if anchor.match:
         is_one &= _value(calls, anchor.match) == anchor.value
     found = np.flatnonzero(is_one).astype(np.int64)

@@ -235,7 +235,7 @@ class Loop:
         calls = self._history()
         if not self.is_too_fast and self._quiet(now) >= self._limit():
             anchor = find(calls)
-            if anchor is not None and anchor[:4] != _anchor(self._want)[:4] and lasts(calls, anchor):
+            if anchor is not None and not _is_same(anchor, self._want) and lasts(calls, anchor):
                 times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
                 self._end_loop(_spaced(anchor, times), after_ns, is_recorded=False)
         self._calls.clear()
@@ -255,7 +255,7 @@ class Loop:
             return
         times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
         longest = float(np.diff(times).max(initial=0.0))
-        is_named = anchor[:4] == _anchor(self._want)[:4]
+        is_named = _is_same(anchor, self._want)
         anchor = _spaced(anchor, times)
         # The ring's clock may be another one than that of `now`.
         if now - self._called_at + self.called_ns * 1e-9 - times[-1] > max(AWAY_SECONDS, AWAY_INTERVALS * longest):
@@ -269,10 +269,11 @@ class Loop:
             return
         self._pause = FIND_SECONDS
         generation = self._want.generation % 255 + 1
+        want = Want(True, anchor.op, anchor.site, anchor.match, anchor.value, anchor.every, generation, anchor.thread)
         self._held_from, self._awaits, self._is_trial = self.ring.iteration_head, True, not self._want.op
         self._longest, self._came_at = longest, now
         self._gaps.clear()
-        self._ask(Want(True, anchor.op, anchor.site, anchor.match, anchor.value, anchor.every, generation))
+        self._ask(want)
 
     def _wait_longer(self) -> None:
         self._pause = min(2 * self._pause, MAX_QUIET_SECONDS)
@@ -316,7 +317,12 @@ class Loop:
 
 def _anchor(want: Want) -> Anchor:
     """Its operation is 0 if there is none."""
-    return Anchor(want.op, want.site, want.match, want.value, want.every)
+    return Anchor(want.op, want.site, want.match, want.value, want.every, want.thread)
+
+
+def _is_same(anchor: Anchor, want: Want) -> bool:
+    """Whether the shim records these calls, however many for a record."""
+    return anchor._replace(every=1) == _anchor(want)._replace(every=1)
 
 
 def _spaced(anchor: Anchor, times: Times) -> Anchor:

@@ -57,7 +57,9 @@ EARLIER_RECORD: Final = np.dtype(RECORD.descr[:8])
 FIRST_WITH_ITERATIONS: Final = 6
 RECORDS: Final = {VERSION: RECORD, 5: RECORD, 4: EARLIER_RECORD}
 """Layout of a record by version of the ring, the newest first."""
-CALL: Final = np.dtype([("exit_ns", "<u8"), ("site", "<u2"), ("op", "<u2"), ("comm", "<u2"), ("detail", "<u2")])
+CALL: Final = np.dtype(
+    [("exit_ns", "<u8"), ("site", "<u2"), ("op", "u1"), ("thread", "u1"), ("comm", "<u2"), ("detail", "<u2")]
+)
 BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1
 """A frame's offset if its module is a name given by the application."""
@@ -153,7 +155,7 @@ class Want(NamedTuple):
 
     op: of the anchor, 0 for none. every: the anchor comes so often in an iteration. generation: 0 to 255. match: what
     must be equal beside site and op: nothing, the communicator (1), or that, the other rank and the tag (2); value:
-    of `comm` or `detail`.
+    of `comm` or `detail`. thread: number of the calling thread plus 1, 0 for any.
     """
 
     calls: bool = False
@@ -163,17 +165,19 @@ class Want(NamedTuple):
     value: int = 0
     every: int = 1
     generation: int = 0
+    thread: int = 0
 
     def word(self) -> int:
         """As in the header."""
-        low = int(self.calls) | self.match << 1 | self.every << 8 | self.op << 16 | self.generation << 24
-        return low | self.site << 32 | self.value << 48
+        low = int(self.calls) | self.match << 1 | self.thread << 3 | self.every << 8 | self.op << 16
+        return low | self.generation << 24 | self.site << 32 | self.value << 48
 
     @classmethod
     def of(cls, word: int) -> Self:
         """From the header; any word is one."""
-        match, every, op, generation = word >> 1 & 3, word >> 8 & 255, word >> 16 & 255, word >> 24 & 255
-        return cls(bool(word & 1), op, word >> 32 & 0xFFFF, match, word >> 48 & 0xFFFF, every, generation)
+        match, thread, every, op = word >> 1 & 3, word >> 3 & 31, word >> 8 & 255, word >> 16 & 255
+        site, value, generation = word >> 32 & 0xFFFF, word >> 48 & 0xFFFF, word >> 24 & 255
+        return cls(bool(word & 1), op, site, match, value, every, generation, thread)
 
 
 class RingError(Exception):
