@@ -212,6 +212,19 @@ def test_of_several_threads_the_one_that_calls_most_has_the_iterations(rank: Ran
     assert 245 <= len(rank.intervals) <= 252
 
 
+def test_a_loop_whose_calls_were_overwritten_is_not_recalled(rank: Rank) -> None:
+    repeat(100, rank.iteration)
+    rank.pass_time(1.5)
+    assert rank.wanted.op == WAITALL
+    rank.looked_at += 3.0  # the sidecar sleeps
+    for _ in range(5000):
+        rank.pass_time(0.0001)
+        rank.shim.call(rank.now_ns, rank.sites[3], SEND)
+    rank.pass_time(20.0)
+    rank.look(final=True)
+    assert len(rank.intervals) == rank.rings.counted()[0]
+
+
 def test_what_is_done_at_the_start_is_no_loop(rank: Rank) -> None:
     repeat(20, rank.iteration)
     rank.sites = [rank.shim.site(offset) for offset in (0x50, 0x60, 0x70)]

@@ -118,9 +118,8 @@ def _newest(calls: Records) -> Iterator[Records]:
     """The parts of the calls that are tried."""
     lengths = [max(int(len(calls) * share), 1) for share in SHARES]
     if len(calls):
-        ages = (int(calls["exit_ns"][-1]) - calls["exit_ns"].astype(np.int64)) / max(
-            float(np.ptp(calls["exit_ns"])), 1.0
-        )
+        times = calls["exit_ns"].astype(np.int64)
+        ages = (times[-1] - times) / max(times[-1] - times[0], 1)
         late = [int(np.count_nonzero(ages <= share)) for share in TIMES]
         lengths += [length for length in late if length <= MAX_SHARE * len(calls)]
     for length in dict.fromkeys(lengths):

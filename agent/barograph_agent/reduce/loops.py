@@ -4,6 +4,8 @@ A rank is quiet while it makes no synchronizing collective. Then the shim is ask
 MIN_QUIET_SECONDS an anchor is sought in them. From then on the shim writes a record for each iteration. Those before,
 as far back as calls are known, are recalled from these.
 
+A loop that has ended before its anchor is found is recalled too, and forgotten, so that the next one is found.
+
 Iterations are held back until TRIAL_SECONDS have passed without a collective, the table is half full or the run ends.
 If GAPS collectives come before that, these are the intervals, and the iterations are discarded: a program that has
 collectives has the same intervals on a slow day.
@@ -281,7 +283,10 @@ class Loop:
     def _end_loop(self, anchor: Anchor, after_ns: int, *, is_recorded: bool) -> None:
         """Recall the iterations of a loop that has ended, unless the ring has them, and forget its calls."""
         calls = self._history()
-        last = int(calls["exit_ns"][occurrences(calls, anchor._replace(every=1))[-1]])
+        at = occurrences(calls, anchor._replace(every=1))
+        if not len(at):
+            return  # its calls were overwritten before they were read
+        last = int(calls["exit_ns"][at[-1]])
         if not is_recorded:
             self._recalled = _iterations(calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= last)], anchor)
         self._calls = deque([calls[calls["exit_ns"] > last]])
