@@ -23,7 +23,7 @@ from barograph_agent.kernel.readings import process_stat
 from barograph_agent.ring.reader import FINALIZED
 from barograph_agent.settings import places
 from barograph_agent.sidecar import main as sidecar_main
-from barograph_agent.sidecar.main import Orphans, Sidecar, orphans
+from barograph_agent.sidecar.main import BUSY_POLL_SECONDS, POLL_SECONDS, Orphans, Sidecar, orphans, poll_seconds
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, load_plan, myself, save
 from barograph_agent.sidecar.silence import FIRST_SECONDS, Silence, Silences
@@ -681,3 +681,16 @@ def test_a_collector_with_a_full_disk_is_named_its_rows_are_kept_and_the_run_doe
     assert again.report().trouble == ""
     again.close()
     assert indices(collector) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("usual", [POLL_SECONDS, BUSY_POLL_SECONDS])
+@pytest.mark.parametrize("period", [0.1, 0.05, 0.04])
+def test_what_happens_at_a_period_of_its_own_is_seen_as_often_as_it_is_there(usual: float, period: float) -> None:
+    """A process that is stopped for 40 % of each tenth of a second, in polls that were multiples of it."""
+    for begin in (0.0, 0.3, 0.7):
+        at, seen = begin * period, 0
+        for number in range(60):
+            at += poll_seconds(usual, number)
+            seen += at % period < 0.4 * period
+        assert 0.3 < seen / 60 < 0.5, begin
+    assert sum(poll_seconds(usual, number) for number in range(1000)) == pytest.approx(1000 * usual, rel=1e-3)

@@ -211,6 +211,14 @@ def test_on_several_nodes_the_node_is_the_member_and_only_a_straggler_counts():
     assert (kept.kind, kept.members, kept.silent) == ("straggler", ("n1",), ("n1",))
 
 
+@pytest.mark.parametrize(("hosts", "kind"), [(4, "unknown"), (3, "unknown"), (2, "core"), (1, "core")])
+def test_of_a_job_of_which_nothing_else_is_known_no_node_is_to_blame_where_most_wait_for_cores(hosts, kind):
+    """Ranks that spin while they wait for others drive each other from their cores."""
+    rows = [one for n in range(4) for one in disturbed(rank=n, host=f"n{n}", delay_seconds=0.46 if n < hosts else 0.0)]
+    cause = explain(account(*rows), lost=0.35, cause=Cause("unknown"))
+    assert (cause.kind, cause.members) == (kind, tuple(f"n{n}" for n in range(hosts)) if kind == "core" else ())
+
+
 def test_an_account_is_bounded_and_knows_what_was_before():
     made = KernelAccount()
     for i in range(5 * RECENT):

@@ -344,14 +344,16 @@ def esys_particle(ranks: int) -> Application:
     return debian("esys-particle", ranks, ["/usr/bin/esysparticle", "fall.py"], files)
 
 
-def examl(ranks: int) -> Application:
-    """ExaML: likelihoods of trees, which ranks sum up by a Reduce and a Bcast; of sequences that are made up."""
+def examl(ranks: int, count: int = 36, length: int = 12000) -> Application:
+    """ExaML: likelihoods of trees, which ranks sum up by a Reduce and a Bcast; of so many sequences, made up."""
     setup = [
         ["/usr/bin/raxmlHPC", "-y", "-m", "GTRCAT", "-p", "1", "-s", "species.phy", "-n", "start"],
         ["/usr/bin/parse-examl", "-s", "species.phy", "-n", "species", "-m", "DNA"],
     ]
+    # Debian's script of that name calls the launcher by itself, with all cores of the machine.
+    features = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     program = [
-        "/usr/bin/examl",
+        f"/usr/lib/examl/bin/examl-{'avx2' if ' avx2' in features else 'sse3'}",
         "-t",
         "RAxML_parsimonyTree.start",
         "-m",
@@ -361,7 +363,7 @@ def examl(ranks: int) -> Application:
         "-n",
         "found",
     ]
-    files = {"species.phy": species(36, 12000)}
+    files = {"species.phy": species(count, length)}
     made = debian("examl", ranks, program, files, setup=setup, needs={"/usr/bin/raxmlHPC": "raxml"})
     # It refuses to write to files that are there.
     again = ["/bin/sh", "-c", 'rm -f ExaML_*; exec "$@"', "sh"]

@@ -16,7 +16,9 @@ from barograph_agent.system.clock import Clock
 from barograph_agent.system.processes import PROCESSES, Processes, seconds
 
 SAMPLE_SECONDS: Final = 1.0
-"""Least time between two looks at the states of ranks."""
+"""Least time between two looks at ranks and node."""
+STATE_SECONDS: Final = 0.25
+"""The same of looks at the states of ranks alone."""
 SPAN_SECONDS: Final = 4.0
 """Least time in a row that has something to say."""
 QUIET_SECONDS: Final = 30.0
@@ -186,7 +188,7 @@ class Pressures:
         self._homes: set[int] = set()
         """Cores on which ranks were seen."""
         self._foreign: set[int] = set()
-        self._sampled_at = self._began_at = self._spoke_from = -math.inf
+        self._sampled_at = self._seen_at = self._began_at = self._spoke_from = -math.inf
         self._node = _NO_NODE
         self._throttles: dict[int, int] | None = None
         self._quiet: _Span | None = None
@@ -194,15 +196,15 @@ class Pressures:
     def read(self, pids: Mapping[int, int], *, final: bool = False) -> dict[str, Any]:
         """Columns of new rows, empty most of the time. pids: number of each rank by process. final: the job ends."""
         now = self._clock.monotonic()
-        passed = now - self._sampled_at
-        if passed < SAMPLE_SECONDS and not final:
+        passed = now - self._seen_at
+        if now - self._sampled_at < SAMPLE_SECONDS and not final:
+            if passed >= STATE_SECONDS:
+                self._see(now, passed)
             return {}
         self._sampled_at = now
         self._follow(pids)
-        for rank in self._ranks.values():
-            # After a pause of the sidecar itself the states in between are unknown.
-            rank.sample(min(passed, 2 * SAMPLE_SECONDS) if passed < math.inf else 0.0)
-            self._homes.add(rank.core)
+        self._see(now, passed)
+        self._homes.update(rank.core for rank in self._ranks.values())
         self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives}
         if not self._ranks:
             self._began_at = -math.inf
@@ -221,6 +223,13 @@ class Pressures:
         if span < SAMPLE_SECONDS:
             return _columns(self._take_quiet())
         return _columns(self._end_span(now, span, final=final))
+
+    def _see(self, now: float, passed: float) -> None:
+        """Look at the states of ranks. passed: seconds since the last look."""
+        self._seen_at = now
+        for rank in self._ranks.values():
+            # After a pause of the sidecar itself the states in between are unknown.
+            rank.sample(min(passed, 2 * SAMPLE_SECONDS) if passed < math.inf else 0.0)
 
     def _follow(self, pids: Mapping[int, int]) -> None:
         """Add the processes of new ranks, and forget those that have ended."""

@@ -8,6 +8,7 @@ spools on this node, left because the collector was not reachable or the launche
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -34,6 +35,10 @@ MAX_ADOPTED: Final = 16
 POLL_SECONDS: Final = 0.5
 BUSY_POLL_SECONDS: Final = 0.2
 """Poll interval while rings fill fast."""
+POLL_SPREAD: Final = 0.5
+"""Polls are later than at these intervals by up to this share of them. What a node does at a period of its own, such as
+to stop a process each tenth of a second, is seen in all of its phases."""
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
 DRAIN_POLL_SECONDS: Final = 0.02
 """Poll interval during final delivery."""
 
@@ -41,6 +46,11 @@ _OF_A_SPOOL: Final = re.compile(r"\d{12}\.seg|lock|(dropped|(end|report|token)\.
 """Files of a spool beside its plan, which is the first that is created."""
 
 AnyWatch = TypeVar("AnyWatch", bound=Watch)
+
+
+def poll_seconds(usual: float, number: int) -> float:
+    """Seconds until the next poll, on average `usual`. number: of the poll."""
+    return usual * (1 + POLL_SPREAD * ((number + 1) * _GOLDEN % 1 - number * _GOLDEN % 1))
 
 
 def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
@@ -133,6 +143,7 @@ class Sidecar(Generic[AnyWatch]):
         self._drain_seconds = drain_seconds
         self._launcher = launcher
         self._adopts = True
+        self._polls = 0
         self._stopping = False
 
     @property
@@ -225,7 +236,9 @@ class Sidecar(Generic[AnyWatch]):
     def _seconds_to_wait(self) -> float:
         if self.is_over:
             return DRAIN_POLL_SECONDS
-        return BUSY_POLL_SECONDS if any(watch.is_busy for watch in self.programs.values()) else POLL_SECONDS
+        is_busy = any(watch.is_busy for watch in self.programs.values())
+        self._polls += 1
+        return poll_seconds(BUSY_POLL_SECONDS if is_busy else POLL_SECONDS, self._polls)
 
     def _wait(self, seconds: float) -> None:
         """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""

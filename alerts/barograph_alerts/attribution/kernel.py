@@ -206,8 +206,8 @@ class KernelAccount:
         kind with the largest g_r is the cause. Where the others wait for nodes, only these count, and each of them must
         have lost LEAST: a kind that one of them does not show is not what they have in common. Where nobody on several
         nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while
-        they wait for others. A node that does fixed work in the time t, before in t0, loses the share 1 - t0 / t of all
-        time.
+        they wait for others; nor where it is not known, and more than half of the nodes show it. A node that does fixed
+        work in the time t, before in t0, loses the share 1 - t0 / t of all time.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -224,6 +224,13 @@ class KernelAccount:
         several = len(during.seconds) > 1
         if several and (cause.kind in ("network", "link") or "nodes_compared" in cause.numbers):
             worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK}
+        if several and cause.kind == "unknown":
+            # Where all ranks wait for cores, as those do that spin while they wait for others, no node is to blame.
+            worst = {
+                kind: one
+                for kind, one in worst.items()
+                if kind not in IN_WORK or _is_of_few(kinds[kind], len(during.seconds))
+            }
         if several and cause.kind == "straggler":
             worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}
         # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
@@ -243,6 +250,12 @@ class KernelAccount:
 def _is_everywhere(growths: Iterable[Growth], hosts: Collection[str]) -> bool:
     """Whether each of these nodes, or a rank on it, has lost LEAST more of its time."""
     return set(hosts) <= {one.host for one in growths if one.share >= LEAST}
+
+
+def _is_of_few(growths: Collection[Growth], nodes: int) -> bool:
+    """Whether at most half of the nodes have lost ALIKE of what the worst has lost."""
+    limit = ALIKE * max(one.share for one in growths)
+    return len({one.host for one in growths if one.share >= limit}) <= nodes / 2
 
 
 def _middle(row: Pressure) -> float:

@@ -31,8 +31,9 @@ LOWEST: Final = -3.0
 """Scales below the others beyond which a node is no less likely slow."""
 MIN_DENSITY: Final = -40.0
 """Lower bound of logarithms of densities."""
-SINCE_FIRST: Final = 0.5
-"""Probability that a slow node was slow in all of its jobs; else it is since any later one of them, each as likely."""
+PRIOR_ALWAYS: Final = (1.0, 2.0)
+"""Slow nodes that were slow in all of their jobs, of so many, beside those that were observed; the others are slow
+since any one of them, each as likely."""
 PRIOR_SLOW: Final = (0.1, 100.0)
 PRIOR_UNEVEN: Final = (1.0, 50.0)
 """Slow nodes, and nodes to which a program gives more, of so many, beside those that were observed."""
@@ -76,8 +77,8 @@ class NodeExcesses:
 
     with t Student's distribution, of the scale in which the others differ, and u the mean of t(x - d) over SLOWNESS: v
     is how often a program gives a node so much more work. One job cannot tell that from a slow node, but the shares
-    w and v of all nodes and jobs can: a slow node is slow again in other jobs. So a single job is evidence as far as
-    those nodes that had several were slow in these too.
+    w and v of all nodes and jobs can, and the share of slow nodes that always were: a slow node is slow again in other
+    jobs. So a single job is evidence as far as those nodes that had several were slow in these too.
 
     Programs give the same place more work in each run. Where runs before it have shown how much, that is subtracted.
     Elsewhere a program counts once on each node, however many runs and inputs there are.
@@ -93,6 +94,7 @@ class NodeExcesses:
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Programs and nodes that were compared without a history."""
         self._spreads: deque[float] = deque(maxlen=MAX_SPREADS)
+        self._always = PRIOR_ALWAYS[0] / PRIOR_ALWAYS[1]
         self._slow = PRIOR_SLOW[0] / PRIOR_SLOW[1]
         self._uneven = PRIOR_UNEVEN[0] / PRIOR_UNEVEN[1]
 
@@ -138,8 +140,10 @@ class NodeExcesses:
         nodes = nodes[order]
         slots = _Slots(nodes, densities)
         for _ in range(STEPS):
-            ordinary, uneven = slots.ordinary(self._slow, self._uneven)
+            ordinary, uneven, always = slots.ordinary(self._slow, self._uneven, self._always)
             slow = float((1 - ordinary).sum())
+            of_slow = float(((1 - ordinary) * always).sum())
+            self._always = (PRIOR_ALWAYS[0] + of_slow) / (PRIOR_ALWAYS[1] + slow)
             self._slow = (PRIOR_SLOW[0] + slow) / (PRIOR_SLOW[1] + ordinary.size)
             # A node that was slow and was repaired has many.
             of_programs = float((ordinary * np.minimum(uneven, 1.0)).sum())
@@ -180,8 +184,10 @@ class _Slots:
         self._densities = densities
         self._other = logsumexp(densities[:, 1:], axis=1) - math.log(SLOWNESS.size)
 
-    def ordinary(self, slow: float, uneven: float) -> tuple[Floats, Floats]:
-        """The probability that each is ordinary, and in how many jobs its program gave it more then. Shares of all."""
+    def ordinary(self, slow: float, uneven: float, always: float) -> tuple[Floats, Floats, Floats]:
+        """The probability that each is ordinary; in how many jobs its program gave it more then; and the probability
+        that it was slow in all of its jobs, if it is slow. Shares of all, and `always` of those that are slow.
+        """
         other = self._other + math.log(uneven)
         found = np.logaddexp(self._densities + np.float32(math.log1p(-uneven)), other[:, None])
         ratios = (found[:, 1:] - found[:, :1]).astype(float)
@@ -192,9 +198,11 @@ class _Slots:
         later = most + np.log(np.add.reduceat(np.exp(sums - most[self._node]), self._begins))
         later -= np.log(self.counts)[:, None]
         total = sums[self._begins + self.counts - 1]
-        each = np.logaddexp(total + math.log(SINCE_FIRST), later + math.log(1 - SINCE_FIRST))
-        odds = logsumexp(each, axis=1) - math.log(SLOWNESS.size) + math.log(slow / (1 - slow))
-        return np.asarray(expit(-odds)), np.add.reduceat(np.exp(other - found[:, 0]), self._begins).astype(float)
+        first = logsumexp(total, axis=1) + math.log(always)
+        either = np.logaddexp(first, logsumexp(later, axis=1) + math.log(1 - always))
+        odds = either - math.log(SLOWNESS.size) + math.log(slow / (1 - slow))
+        of_programs = np.add.reduceat(np.exp(other - found[:, 0]), self._begins).astype(float)
+        return np.asarray(expit(-odds)), of_programs, np.exp(first - either)
 
 
 def _spread(ordered: Floats, without: float) -> float:
