@@ -286,7 +286,7 @@ class Scorer:
             program = self._imbalances.program_of(one.job) or UNKNOWN_PROGRAM
             beyond = self._imbalances.add(one)
             if is_new := self._is_new_evidence(one.job):
-                self.nodes.compare(one.excess, program, has_places=beyond is not None)
+                self.nodes.compare(one.excess, program, one.first, has_places=beyond is not None)
             if beyond is not None and one.places is not None:
                 self.nodes.compare_places(one.places.hosts, beyond, one.excess if is_new else {})
         return list(self._suspects.rows(self.suspects(), now)) if compared else []

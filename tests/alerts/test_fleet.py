@@ -143,6 +143,30 @@ def test_a_node_that_became_slow_stands_out_and_one_that_was_repaired_does_not()
     assert scores([0.18] * 4 + [0.0] * 20).get("n0", 0.0) < 1
 
 
+def of_rank_0(jobs: int, given: float, share: float = 1.0, slow: int = 0) -> set[str]:
+    """Who stands out of 300 nodes after jobs of 16, a share of which give their node of rank 0 more. slow: of nodes."""
+    rng, ranking = np.random.default_rng(7), NodeRanking()
+    for number in range(jobs):
+        nodes = rng.permutation(300)[:16].tolist()
+        own = 0.02 * rng.standard_normal(16) + 0.18 * (np.array(nodes) < slow)
+        own[0] += given * rng.uniform(0.5, 1.5) if rng.random() < share else 0.0
+        own -= np.median(own[1:])
+        excess = {f"n{node}": float(x) for node, x in zip(nodes, own, strict=True)}
+        first = {f"n{nodes[0]}": excess.pop(f"n{nodes[0]}")}
+        ranking.compare(excess, f"program {number}", first)
+    return {name for name, _, score in ranking.ranking(300) if score > 1}
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.1])
+def test_a_node_that_often_had_rank_0_does_not_stand_out_by_what_programs_give_to_that(share: float):
+    assert not of_rank_0(jobs=200, given=0.2, share=share)
+
+
+def test_a_slow_node_that_had_rank_0_stands_out_where_programs_give_that_no_more():
+    """In one of 45 jobs, and most of the six others are known from other jobs."""
+    assert of_rank_0(jobs=45, given=0.0, slow=6) == {f"n{node}" for node in range(6)}
+
+
 def test_of_more_comparisons_than_are_kept_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_excess, "MAX_COMPARED", 320)
     ranking, _ = facility(1, jobs=60, slow=0)

@@ -176,7 +176,8 @@ def test_places_come_from_the_rows_of_nodes_and_of_phases() -> None:
          "world": [6] * 3}
     )  # fmt: skip
     phases.take(0.0)
-    ((_, excess, places),) = phases.take(SETTLED_SECONDS)
+    ((_, excess, places, first),) = phases.take(SETTLED_SECONDS)
+    assert first == pytest.approx({"a": 0.0})
     assert excess == pytest.approx({"b": 0.0, "c": 0.0})
     assert places is not None
     assert places.hosts == ("a", "b", "c")

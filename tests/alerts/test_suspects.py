@@ -41,8 +41,8 @@ def test_nodes_are_compared_within_their_classes_in_whatever_order_they_report()
     compared.read_phases(phases("j", {"a": 0.010}))
     compared.read_phases(phases("j", {"c": 0.012, "b": 0.010, "d": 0.010}))
     compared.read_phases(phases("j", {"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.1}, count=10, class_id=8))
-    [(job, excess, _)] = taken(compared)
-    assert job == "j"
+    [(job, excess, _, first)] = taken(compared)
+    assert (job, first) == ("j", {})
     assert max(excess, key=excess.__getitem__) == "c"
     # Eleven seconds are compared, ten of them in the class in which c is slower.
     assert excess["c"] == pytest.approx(math.log(1.2) * 10 / 11, rel=1e-6)
@@ -56,16 +56,17 @@ def test_rows_that_still_arrive_are_waited_for():
     assert compared.take(0.0) == []
     compared.read_phases(phases("j", {"c": 0.012}))
     assert compared.take(SETTLED_SECONDS) == []
-    [(_, excess, _)] = compared.take(2 * SETTLED_SECONDS)
+    [(_, excess, _, _)] = compared.take(2 * SETTLED_SECONDS)
     assert set(excess) == {"a", "b", "c"}
 
 
-def test_the_node_of_rank_0_is_not_compared():
+def test_the_node_of_rank_0_is_compared_with_the_others_and_they_not_with_it():
     compared = NodePhases()
     compared.read_phases(phases("j", {"a": 0.02, "b": 0.01, "c": 0.01}))
     compared.read_nodes(nodes("j", "a", ["a", "b", "c"]))
-    [(_, excess, _)] = taken(compared)
+    [(_, excess, _, first)] = taken(compared)
     assert set(excess) == {"b", "c"}
+    assert first == {"a": pytest.approx(math.log(2))}
 
 
 @pytest.mark.parametrize(

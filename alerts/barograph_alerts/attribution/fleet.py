@@ -111,10 +111,18 @@ class NodeRanking:
         for name in members:
             self._record(name, hit if name in blamed_members else missed, is_blamed=name in blamed_members)
 
-    def compare(self, excess: Mapping[str, float], program: str = "", *, has_places: bool = False) -> None:
+    def compare(
+        self,
+        excess: Mapping[str, float],
+        program: str = "",
+        first: Mapping[str, float] | None = None,
+        *,
+        has_places: bool = False,
+    ) -> None:
         """Add a job without a straggler. excess: logarithms of own work over the median of the nodes, two or more.
 
-        program: its name, if known. has_places: whether `compare_places` follows.
+        program: its name, if known. first: the same of the node of rank 0, which is not among them. has_places: whether
+        `compare_places` follows.
         """
         m = len(excess)
         if m < 2:
@@ -126,7 +134,10 @@ class NodeRanking:
             record = self._records[name]
             self._records[name] = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
         if not has_places:
-            self._excesses.add(excess, program)
+            self._excesses.add(excess, program, first)
+            for name in first or ():
+                record = self._records.get(name, NodeRecord())
+                lru.store(self._records, name, record._replace(jobs=record.jobs + 1), NODES)
 
     def compare_places(self, hosts: Sequence[str], beyond: PlaceLevels, excess: Mapping[str, float]) -> None:
         """Add a job of a workload whose runs before have shown what each place has.

@@ -32,12 +32,14 @@ MIN_SHARE: Final = 0.8
 class NodeComparison(NamedTuple):
     """The nodes of a job. excess: of own work over the median of the nodes, as logarithms, by node.
 
-    places: the work of all nodes by place, None where ranks or work of one are not known.
+    places: the work of all nodes by place, None where ranks or work of one are not known. first: the node of rank 0,
+    which is not in `excess`, and its own over the median of the others, where they can be compared.
     """
 
     job: str
     excess: Mapping[str, float]
     places: PlaceWork | None = None
+    first: Mapping[str, float] = {}
 
 
 class NodePhases:
@@ -83,7 +85,9 @@ class NodePhases:
             if job.is_settled(now):
                 del self._jobs[name]
                 if excess := job.excess():
-                    found.append(NodeComparison(name, excess, job.places()))
+                    first = {host: one for host, one in excess.items() if host == job.first}
+                    others = {host: one for host, one in excess.items() if host != job.first}
+                    found.append(NodeComparison(name, others, job.places(), first))
         return found
 
 
@@ -118,12 +122,16 @@ class _Job:
         return now - self._at >= SETTLED_SECONDS
 
     def excess(self) -> dict[str, float]:
-        """Logarithms of own work over the median of the nodes; empty where they cannot be compared."""
+        """Logarithms of own work over the median of the nodes but that of rank 0; empty where they cannot be compared.
+
+        The node of rank 0 has one if all of these classes are known of it.
+        """
         hosts = {host for nodes in self._own.values() for host in nodes} - {self.first}
         if len(hosts) < 2:
             return {}
         total = shared = 0.0
         sums = dict.fromkeys(hosts, 0.0)
+        is_first_known = bool(self.first)
         for nodes in self._own.values():
             usual = median(own.mean for own in nodes.values())
             seconds = usual * median(own.intervals for own in nodes.values())
@@ -135,8 +143,13 @@ class _Job:
                 among = median(nodes[host].mean for host in hosts)
                 for host in hosts:
                     sums[host] += seconds * math.log(nodes[host].mean / among)
+                if is_first_known := is_first_known and self.first in nodes and nodes[self.first].mean > 0:
+                    of_first = nodes[self.first].mean
+                    sums[self.first] = sums.get(self.first, 0.0) + seconds * math.log(of_first / among)
         if shared < max(MIN_SECONDS, MIN_SHARE * total):
             return {}
+        if not is_first_known:
+            sums.pop(self.first, None)
         return {host: one / shared for host, one in sums.items()}
 
     def places(self) -> PlaceWork | None:
