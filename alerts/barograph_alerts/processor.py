@@ -26,6 +26,7 @@ from barograph_alerts.detection.node_test import JobNodes
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, FROM_PROGRESS, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.detection.worker_test import WorkerRow
+from barograph_alerts.job.disturbances import DisturbanceHistory
 from barograph_alerts.job.job import UNASSIGNED, WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
@@ -34,6 +35,7 @@ from barograph_alerts.job.remaining import JobRemaining
 from barograph_alerts.job.rows import JobVerdict, remaining_output, score_output, unjudged_output, verdicts
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
+from barograph_modeler.pace.remaining import with_coming
 from barograph_modeler.pace.windows import blocks_by_job
 from barograph_modeler.recognition.signature import may_move, signatures
 from barograph_modeler.state import lru
@@ -88,6 +90,7 @@ class Scorer:
         self.judge_by(alpha=alpha, margin=margin, applications=applications or {})
         self._references = References()
         self._progress = ProgressHistory()
+        self._disturbances = DisturbanceHistory()
         self._surroundings = Coincidences()
         self._speeds = NodeSpeeds()
         self._node_phases = NodePhases()
@@ -145,7 +148,11 @@ class Scorer:
 
     def remaining(self, job: WatchedJob, now: float) -> JobRemaining | None:
         """What a job has left; None if that is unknown. now: Unix seconds."""
-        return job.remaining(self._references.runtimes.get(job.workload), self._share(job), now)
+        found = job.remaining(self._references.runtimes.get(job.workload), self._share(job), now)
+        if found is None:
+            return None
+        coming = self._disturbances.coming(_application(job.family))
+        return found._replace(left=with_coming(found.left, max(0.0, now - job.started_at), coming))
 
     def has_run(self, job: WatchedJob) -> bool:
         """Whether runtimes of the job's work are known."""
@@ -451,7 +458,7 @@ class Scorer:
 
     def _finish(self, name: str, job: WatchedJob, now: float) -> None:
         cause = job.monitor.cause if job.monitor is not None else Cause("unknown")
-        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now, job.state))
+        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now, job.state, job.excess))
         self.finished[job.state] += 1
         self._close(name)
         self._progress.end(name, job.exit_status, job.points)
@@ -467,7 +474,13 @@ class Scorer:
         # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause in BLAMING and len(verdict.hosts) > 1 and self._is_new_evidence(verdict.job):
             self.nodes.add(verdict.hosts, verdict.members)
+        self._disturbances.add(_application(verdict.workload), verdict.excess)
         # The first run of a workload has nothing to be compared with, and is the history of the second one.
         is_healthy = verdict.state in ("healthy", "unknown")
         self._imbalances.add_verdict(verdict.job, verdict.workload, is_healthy=is_healthy)
         self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)
+
+
+def _application(workload: str) -> str:
+    """Cluster and program of a workload."""
+    return workload.partition("@")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -9,9 +10,18 @@ import numpy as np
 import pytest
 
 from barograph_alerts.detection.alarm import Alarm
+from barograph_alerts.job.disturbances import DisturbanceHistory
 from barograph_alerts.job.remaining import JobRemaining, RemainingNews, RunProgress
 from barograph_alerts.processor import Scorer
-from barograph_alerts.studies.remaining import METHODS, OURS, PREDICTION, remaining_errors, simulated_runs, summarize
+from barograph_alerts.studies.remaining import (
+    METHODS,
+    OURS,
+    PREDICTION,
+    UNDISTURBED,
+    remaining_errors,
+    simulated_runs,
+    summarize,
+)
 from barograph_modeler.pace.progress import DelaysOfRuns, ProgressProfile
 from barograph_modeler.pace.remaining import PaceSpread, Remaining
 from barograph_modeler.pace.windows import Window
@@ -172,6 +182,48 @@ def test_a_running_job_gets_a_row_of_predictions_that_no_test_is_made_of():
     assert scorer.step(now + 10) == []
 
 
+def test_the_upper_limit_has_the_disturbances_of_ended_runs_also_after_a_restart():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    rows = []
+    for number in range(4):
+        job = simulation.job(slow_from=simulation.intervals // 2 if number % 2 else simulation.intervals, factor=3.0)
+        for table in ("jobs", "blocks", "runs"):
+            scorer.observe(table, job[table], 0.0)
+        rows += [output.columns for output in scorer.step(BEGAN_AT + 1000) if output.table == "scores"]
+    finals = [row for row in rows if row["final"]]
+    excesses = [json.loads(row["evidence"]).get("excess", 0.0) for row in finals]
+    assert [one > 0.5 for one in excesses] == [False, True, False, True]
+    restarted, before = prepared(Simulation()), None
+    for row in finals:
+        restarted.observe("scores", {key: [value] for key, value in row.items()}, 0.0)
+    for one in (scorer, restarted):
+        name, now = half_way(one, simulation)
+        one.step(now)
+        found = one.remaining(one.jobs[name], now)
+        assert found is not None
+        assert found.left.expected_seconds == pytest.approx(10, rel=0.05)
+        assert found.left.upper_seconds > 13
+        assert before is None or found.left.upper_seconds == pytest.approx(before, rel=0.1)
+        before = found.left.upper_seconds
+
+
+def test_the_rate_of_an_application_is_that_of_the_site_until_it_has_runs_of_its_own():
+    history = DisturbanceHistory()
+    assert history.coming("lab/app").share == 0
+    for number in range(100):
+        history.add("lab/other", 1.0 if number % 10 == 0 else 0.0)
+    history.add("lab/other", math.nan)
+    assert history.coming("lab/app").share == pytest.approx(10 / 101)
+    assert history.coming("lab/app").excesses.tolist() == [1.0] * 10
+    for _ in range(200):
+        history.add("lab/app", 0.0)
+    assert history.coming("lab/app").share < 0.01
+    for _ in range(8):
+        history.add("lab/app", 0.2)
+    assert history.coming("lab/app").excesses.tolist() == [0.2] * 8
+
+
 def test_the_first_run_of_its_work_has_no_expected_end():
     simulation, scorer = Simulation(), Scorer()
     name, now = half_way(scorer, simulation)
@@ -212,3 +264,6 @@ def test_on_simulated_runs_errors_fall_as_a_run_proceeds_and_limits_hold_healthy
         assert all(one < 0.7 * other for one, other in zip(ours, others, strict=True))
     healthy = [found["healthy", share, OURS]["coverage_95"] for share in (0.1, 0.5, 0.9)]
     assert min(healthy) > 0.9
+    # More than a third of these runs are disturbed.
+    at_begin = {name: found["disturbed", 0.1, name] for name in (OURS, UNDISTURBED)}
+    assert at_begin[OURS]["coverage_95"] > 0.9 > at_begin[UNDISTURBED]["coverage_95"]

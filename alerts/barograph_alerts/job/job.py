@@ -215,6 +215,17 @@ class WatchedJob:
         return JobRemaining(left if monitor is None else monitor.disturbed(left, now), math.nan, runs, basis)
 
     @property
+    def excess(self) -> float:
+        """Time of an ended job beyond the usual one, as a share of that; 0 if nothing disturbed it, NaN if unknown."""
+        if self.imported or self.other_work or self.monitor is None or self.monitor.evidence.state == "unknown":
+            return math.nan
+        evidence = self.monitor.evidence
+        if not any(alarm.kind != "fast" for alarm in evidence.alarms):
+            return 0.0
+        lost = evidence.lost_seconds
+        return lost / (self.runtime_seconds - lost) if 0 < lost < self.runtime_seconds else math.nan
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Names of its known nodes."""
         # On one node the members are ranks.

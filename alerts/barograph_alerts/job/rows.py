@@ -28,6 +28,10 @@ BASES: Final[Mapping[Basis, str]] = {
 }
 
 
+EXCESS: Final = "excess"
+"""In the evidence of a disturbed run that has ended: its time beyond the usual one, as a share of that."""
+
+
 class JobVerdict(NamedTuple):
     """The final verdict of a job. hosts: its nodes; empty if they were too many for one value of the log."""
 
@@ -38,6 +42,8 @@ class JobVerdict(NamedTuple):
     hosts: tuple[str, ...]
     at: float
     state: str
+    excess: float = math.nan
+    """Its time beyond the usual one, as a share of that; 0 if nothing disturbed it, NaN if unknown."""
 
 
 def score_output(
@@ -132,9 +138,20 @@ def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output
 def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
     """The final verdicts in rows of `scores`."""
     names = ("final", "job", "workload", "cause", "members", "hosts", "at", "state")
-    for final, job, workload, cause, members, hosts, at, state in zip(*(columns[name] for name in names), strict=True):
+    evidence_of = columns.get("evidence", [""] * len(columns["job"]))
+    rows = zip(*(columns[name] for name in names), evidence_of, strict=True)
+    for final, job, workload, cause, members, hosts, at, state, evidence in rows:
         if final:
-            yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at), state)
+            excess = _excess(evidence, state)
+            yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at), state, excess)
+
+
+def _excess(evidence: str, state: str) -> float:
+    """The excess in a final row of `scores`. Rows of earlier versions have it for undisturbed runs only."""
+    if EXCESS not in evidence:
+        return 0.0 if state == "healthy" and evidence in ("", "{}") else math.nan
+    found = json.loads(evidence).get(EXCESS)
+    return float(found) if isinstance(found, int | float) else math.nan
 
 
 def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | None, now: float, left: float) -> str:
@@ -159,6 +176,8 @@ def _numbers(job: WatchedJob, monitor: JobMonitor) -> dict[str, float]:
         numbers.update(monitor.cause.numbers)
         for coincidence in job.coincidences:
             numbers.update(coincidence.numbers)
+        if job.ended and (excess := job.excess) > 0:
+            numbers[EXCESS] = excess
     test = evidence.runtime_test
     if evidence.basis == "scaling" and test is not None and isinstance(test.prior, RuntimePrior):
         lower, expected, upper, runs, scales = test.prior

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.job.disturbances import DisturbanceHistory
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.studies.pairs import MeasuredRun
 from barograph_modeler.maxima.band import Band
@@ -18,7 +19,7 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.length import Length
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.progress import fit_progress
-from barograph_modeler.pace.remaining import Remaining, remaining_beyond
+from barograph_modeler.pace.remaining import ComingDisturbances, Remaining, remaining_beyond, with_coming
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import JobBlocks, RunPace, Windower
 
@@ -28,11 +29,13 @@ PREDICTION: Final = "prediction - elapsed"
 GIVEN: Final = "prediction, given elapsed"
 PACE: Final = "pace so far"
 OURS: Final = "barograph"
+UNDISTURBED: Final = "barograph, none to come"
 METHODS: Final = {
     PREDICTION: "the runtime band of earlier runs, less the time so far, at least 0",
     GIVEN: "the same, given that the run is longer than the time so far",
     PACE: "intervals that are left, as many as earlier runs had, at the mean interval so far",
-    OURS: "from the progress of the run, its own pace, and disturbances that were found",
+    UNDISTURBED: "from the progress of the run, its own pace, and disturbances that were found",
+    OURS: "the same, and disturbances to come as often as the other runs of the workload had them",
 }
 CLASS_ID: Final = 1
 INTERVALS: Final = 2000
@@ -68,10 +71,19 @@ def remaining_errors(runs: Sequence[MeasuredRun], window: int, history: int) -> 
         length = Length.of_runs([len(run.values)])
         others = [one for one in (*reversed(runs[:at]), *runs[at + 1 :]) if not one.disturbed]
         if others := [one for one in others if length.has(len(one.values))][:history]:
-            yield from _errors(run, others)
+            yield from _errors(run, others, _coming([*runs[:at], *runs[at + 1 :]]))
 
 
-def _errors(run: MeasuredRun, others: Sequence[MeasuredRun]) -> Iterator[RemainingError]:
+def _coming(others: Sequence[MeasuredRun]) -> ComingDisturbances:
+    """What the other runs of a workload tell of disturbances, if all that were disturbed have been found."""
+    usual = float(np.median([one.values.sum() for one in others if not one.disturbed]))
+    history = DisturbanceHistory()
+    for one in others:
+        history.add("", max(0.0, float(one.values.sum()) / usual - 1) if one.disturbed else 0.0)
+    return history.coming("")
+
+
+def _errors(run: MeasuredRun, others: Sequence[MeasuredRun], coming: ComingDisturbances) -> Iterator[RemainingError]:
     band = runtime_limits([float(one.values.sum()) for one in others])
     pace = _pace(others)
     if band is None:
@@ -94,10 +106,12 @@ def _errors(run: MeasuredRun, others: Sequence[MeasuredRun]) -> Iterator[Remaini
             PREDICTION: Remaining(*(max(0.0, one - elapsed) for one in (band.lower, band.expected, band.upper))),
             GIVEN: _given(band, elapsed),
             PACE: (ends[done - 1] - BEGAN_AT) * max(0.0, length / done - 1) if done else None,
+            UNDISTURBED: None,
             OURS: None,
         }
         own = monitor.remaining(now)
-        found[OURS] = own.left if own is not None else monitor.disturbed(_given(band, elapsed), now)
+        alone = own.left if own is not None else monitor.disturbed(_given(band, elapsed), now)
+        found |= {UNDISTURBED: alone, OURS: with_coming(alone, elapsed, coming)}
         for method, answer in found.items():
             yield _scored(run, share, method, answer, left, total)
 
@@ -158,8 +172,11 @@ def summarize(rows: Sequence[RemainingError]) -> list[dict[str, Any]]:
     return summary
 
 
-def simulated_runs(workload: int, seed: int) -> list[MeasuredRun]:
-    """Runs of a simulated workload, healthy and disturbed. Deterministic for a seed."""
+def simulated_runs(workload: int, seed: int, healthy: int | None = None) -> list[MeasuredRun]:
+    """Runs of a simulated workload, three of them disturbed. Deterministic for a seed.
+
+    healthy: number of the others; 3, 5 or 9 if not given.
+    """
     rng = np.random.default_rng([seed, workload])
     between, noise = rng.choice([0.005, 0.02, 0.05]), rng.choice([0.02, 0.1, 0.3])
     # Phases of different pace, as programs have them, and a slow drift of the machine within a run.
@@ -172,10 +189,11 @@ def simulated_runs(workload: int, seed: int) -> list[MeasuredRun]:
         return MeasuredRun(f"simulated {workload}", name, values, disturbed)
 
     at = np.arange(INTERVALS) / INTERVALS
-    healthy = [run(f"healthy {number}") for number in range(int(rng.choice([3, 5, 9])))]
+    drawn = int(rng.choice([3, 5, 9]))
+    others = [run(f"healthy {number}") for number in range(drawn if healthy is None else healthy)]
     factor, since, lasting = rng.uniform(1.15, 3.0), rng.uniform(0.1, 0.8), rng.uniform(0.05, 0.4)
     return [
-        *healthy,
+        *others,
         run("slow from the begin", factor, disturbed=True),
         run("slow to the end", np.where(at >= since, factor, 1.0), disturbed=True),
         run("slow for a time", np.where((at >= since) & (at < since + lasting), factor, 1.0), disturbed=True),

@@ -14,6 +14,7 @@ from barograph.lab.columns import checked, console, table
 from barograph.views.log import limits
 from barograph.views.modeler import ask, default_modeler, http_address, question
 from barograph.views.words import period, plural, span
+from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.studies.weak.complexity import BadExpression, Complexity
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="the parameter that is the size of its runs (default: that of --complexity)",
     )
+    add("--param", action="append", default=[], metavar="NAME=VALUE", help="another parameter of its runs; repeatable")
     add("--cluster", metavar="NAME", help="of the application, needed if it has run on several")
     add(
         "--modeler",
@@ -59,13 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _predict(targets: Sequence[PlannedRun], variable: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The modeler's answer for each target."""
+def _predict(
+    targets: Sequence[PlannedRun], variable: str, params: Mapping[str, str], options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """The modeler's answer for each target. params: of the application's runs, without the size."""
     name = options.size_param or variable
     return [
         ask(
             options.modeler,
-            question({name: f"{one.size:.12g}"}, app=options.app, cluster=options.cluster, ranks=one.ranks),
+            question({**params, name: f"{one.size:.12g}"}, app=options.app, cluster=options.cluster, ranks=one.ranks),
         )
         for one in targets
     ]
@@ -86,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.app is not None and not options.targets:
         parser.error("--app predicts targets and there are none, expected --targets")
     try:
+        params = parse_params(options.param)
         complexity = Complexity.parse(options.complexity)
         configurations = plan(
             complexity,
@@ -98,10 +103,10 @@ def main(arguments: Sequence[str]) -> int:
             size_multiple=options.size_multiple,
             targets=options.targets,
         )
-    except (BadExpression, ValueError) as error:
+    except (BadExpression, JobError, ValueError) as error:
         raise CommandError(str(error), USAGE_ERROR) from error
     measured = len(configurations) - len(options.targets)
-    answers = [] if options.app is None else _predict(configurations[measured:], complexity.variable, options)
+    answers = [] if options.app is None else _predict(configurations[measured:], complexity.variable, params, options)
     work = complexity.work(options.size) / options.at_ranks
     if options.json:
         rows = [asdict(one) for one in configurations]

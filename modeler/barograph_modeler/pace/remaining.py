@@ -7,7 +7,8 @@ With T the usual time of a run and u the share of it that its progress usually t
 b is what a run keeps from its begin to its end, W what it does not. The own pace so far, log(E / (T u)), is b with a
 variance of within**2 / u, so that it counts for the more the longer it lasts and the more runs differ; what is left
 becomes certain as u nears 1. Disturbances that have been found are no part of the pace: one that lasts is taken to last
-for as long again, at the median (`stretched`).
+for as long again, at the median (`stretched`). Those still to come are in the upper limit, as often as ended runs had
+them (`with_coming`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import math
 from typing import Final, NamedTuple, Self
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.runtime import MIN_SECONDS, PRIOR_SPREAD, posterior_spread
@@ -161,6 +163,40 @@ def stretched(left: Remaining, disturbance: Disturbance) -> Remaining:
         [_stretched(one, disturbance.slowdown, disturbance.seconds * factor) for factor in factors] for one in left
     )
     return Remaining(min(lower), expected[1], max(upper))
+
+
+class ComingDisturbances(NamedTuple):
+    """What ended runs show of disturbances. share: of runs that had any, 0 to 1. excesses: how much longer these took,
+    as shares of their usual time, above 0; empty if there were none."""
+
+    share: float
+    excesses: Floats
+
+
+def with_coming(left: Remaining, elapsed: float, coming: ComingDisturbances) -> Remaining:
+    """What is left, with disturbances that are still to come in the upper limit. elapsed: seconds so far.
+
+    They begin at any moment of a run alike, so the rest of a run has as large a share of them as of the time, and what
+    it adds is a share of the rest. The limit is the quantile of both cases, so it holds the promised share of all runs:
+    as good as unchanged where fewer runs than that are disturbed.
+    """
+    expected = left.expected_seconds
+    if not (expected > 0 and coming.share > 0 and coming.excesses.size):
+        return left
+    chance = coming.share * expected / (elapsed + expected)
+    extra = expected * coming.excesses
+    spread = max((left.upper_seconds - expected) / float(ndtri(UPPER)), MIN_SCALE * expected)
+
+    def beyond(seconds: float) -> float:
+        """The probability of more seconds, less that of more than the upper limit."""
+        undisturbed = float(ndtr((expected - seconds) / spread))
+        disturbed = float(ndtr((expected + extra - seconds) / spread).mean())
+        return (1 - chance) * undisturbed + chance * disturbed - (1 - UPPER)
+
+    most = left.upper_seconds + float(extra.max())
+    if beyond(left.upper_seconds) <= 0 or beyond(most) >= 0:
+        return left
+    return left._replace(upper_seconds=float(brentq(beyond, left.upper_seconds, most)))
 
 
 def _stretched(left: float, slowdown: float, lasting: float) -> float:

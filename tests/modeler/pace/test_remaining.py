@@ -12,12 +12,14 @@ from barograph_modeler.pace.pace import fit_pace
 from barograph_modeler.pace.packed_pace import PackedPace
 from barograph_modeler.pace.progress import ProgressProfile, fit_progress
 from barograph_modeler.pace.remaining import (
+    ComingDisturbances,
     Disturbance,
     PaceSpread,
     Remaining,
     remaining,
     remaining_beyond,
     stretched,
+    with_coming,
 )
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import RunPace, Windower
@@ -143,3 +145,33 @@ def test_a_profile_of_an_earlier_version_has_no_spread_and_no_tail():
     assert found is not None
     assert math.isnan(found.spread.between)
     assert math.isnan(found.tail_seconds)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+@pytest.mark.parametrize("elapsed", [0.0, 60.0])
+def test_with_disturbances_to_come_the_upper_limit_holds_the_promised_share_of_all_runs(share, elapsed):
+    rng = np.random.default_rng(3)
+    excesses, rest, runs = rng.exponential(0.5, 64), 100.0 - elapsed, 100_000
+    disturbed = rng.random(runs) < share * rest / 100
+    actual = rest + rng.normal(0, 1, runs) + disturbed * rest * rng.choice(excesses, runs)
+    alone = Remaining(rest - 1.96, rest, rest + 1.96)
+    found = with_coming(alone, elapsed, ComingDisturbances(share, excesses))
+    assert (found.lower_seconds, found.expected_seconds) == (alone.lower_seconds, rest)
+    assert np.mean(actual <= found.upper_seconds) == pytest.approx(0.975, abs=0.003)
+    assert np.mean(actual <= alone.upper_seconds) < 0.97
+
+
+def test_rare_disturbances_hardly_move_the_limit_and_unknown_ones_do_not():
+    alone = Remaining(98.0, 100.0, 102.0)
+    assert with_coming(alone, 0.0, ComingDisturbances(0.01, np.array([0.5]))).upper_seconds < 103
+    for nothing in (ComingDisturbances(0.5, np.array([])), ComingDisturbances(0.0, np.array([1.0]))):
+        assert with_coming(alone, 0.0, nothing) == alone
+    over = Remaining(0.0, 0.0, 0.0)
+    assert with_coming(over, 10.0, ComingDisturbances(0.5, np.array([1.0]))) == over
+
+
+@pytest.mark.parametrize("reach", [0.0, 1e-12, 1e12])
+@pytest.mark.parametrize("excess", [1e-12, 1.0, 1e12])
+def test_whatever_disturbances_there_were_the_limits_are_finite_and_in_order(reach, excess):
+    found = with_coming(Remaining(0.0, 5.0, 5.0 + reach), 1e9, ComingDisturbances(1.0, np.full(64, excess)))
+    assert 0 <= found.expected_seconds <= 5.0 + reach <= found.upper_seconds < math.inf

@@ -38,6 +38,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add_runs(parser, required=False)
     add("--history", type=count, default=HISTORY, metavar="N", help="most runs to learn from (default: %(default)s)")
     add("--scenarios", type=count, default=20, metavar="N", help="simulated workloads (default: %(default)s)")
+    add("--healthy", type=count, metavar="N", help="healthy runs of each, beside 3 disturbed (default: 3, 5 or 9)")
     add("--seed", type=checked(int, lambda seed: seed >= 0, "an integer of at least 0"), default=0, help="of these")
     add("--json", action="store_true", help="print one JSON object: summary and errors")
     return parser
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace) -> None:
 def _workloads(options: argparse.Namespace) -> Iterator[tuple[Sequence[MeasuredRun], int]]:
     if options.file is None:
         for number in range(options.scenarios):
-            yield simulated_runs(number, options.seed), SIMULATED_WINDOW
+            yield simulated_runs(number, options.seed, options.healthy), SIMULATED_WINDOW
         return
     missing = [f"--{name}" for name in ("value", "by", "run") if not getattr(options, name)]
     if missing:
