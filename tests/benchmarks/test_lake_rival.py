@@ -1,11 +1,16 @@
-"""The same rows in the lake and in PostgreSQL: bytes of a row, rows loaded a second, and three questions.
+"""The same rows in the lake, in PostgreSQL and in ClickHouse: bytes of a row, rows loaded a second, three questions.
 
 PostgreSQL has them by COPY from files, 500,000 rows a transaction as a batch of the lake has, then an index by job and
 statistics; everything else is as it is by default, but for `fsync`, which is off: it is as fast as it can be here.
+
+ClickHouse is that of the package `chdb` (`pip install chdb`, half a gigabyte), in this process. Where it is not
+installed, a line says that it is left out. It has the rows from the same files, each an insertion, in a MergeTree
+ordered by job and time, which is merged in the end.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import statistics
 import subprocess
@@ -77,6 +82,62 @@ class Server(Postgres):
         return done.stdout
 
 
+CLICKHOUSE_TYPES: Final = {Kind.F64: "Float64", Kind.I64: "Int64", Kind.U64: "UInt64", Kind.NAME: "String"}
+
+
+class ClickHouse:
+    """ClickHouse in this process. Nothing without the package."""
+
+    def __init__(self, directory: Path) -> None:
+        from chdb import session
+
+        self._session = session.Session(str(directory))
+        columns = {name: CLICKHOUSE_TYPES[kind] for name, kind in TABLES["blocks"].columns.items()}
+        self._structure = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        self.ask("CREATE DATABASE rival")
+        self.ask(f"CREATE TABLE rival.blocks ({self._structure}) ENGINE = MergeTree ORDER BY (job, ended_at)")
+
+    def ask(self, statement: str) -> list[list[str]]:
+        """The rows, as texts."""
+        return [line.split("\t") for line in str(self._session.query(statement, "TSV")).splitlines()]
+
+    def load(self, part: Path) -> float:
+        """Seconds that a file takes."""
+        began = time.perf_counter()
+        self.ask(f"INSERT INTO rival.blocks SELECT * FROM file('{part}', CSV, '{self._structure}')")
+        return time.perf_counter() - began
+
+    def merge(self) -> float:
+        """Seconds until there is one part."""
+        began = time.perf_counter()
+        self.ask("OPTIMIZE TABLE rival.blocks FINAL")
+        return time.perf_counter() - began
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        ((size,),) = self.ask("SELECT sum(bytes_on_disk) FROM system.parts WHERE database = 'rival' AND active")
+        return int(size)
+
+    def asked(self, question: str) -> tuple[float, Answer]:
+        """As `asked_of_lake`."""
+        text = question.format(blocks="rival.blocks", greatest="max_seconds")
+        took = []
+        for _ in range(ASKED + 1):
+            began = time.perf_counter()
+            rows = self.ask(text)
+            took.append(time.perf_counter() - began)
+        return statistics.median(took[1:]), [[row[0], *map(float, row[1:])] for row in rows]
+
+    def close(self) -> None:
+        """End it."""
+        self._session.close()
+
+
+def clickhouse(directory: Path) -> ClickHouse | None:
+    """ClickHouse, where the package is installed."""
+    return ClickHouse(directory) if importlib.util.find_spec("chdb") is not None else None
+
+
 def asked_of_lake(lake: duckdb.DuckDBPyConnection, question: str) -> tuple[float, Answer]:
     """Seconds, the median of some, and the rows."""
     text = question.format(blocks="lake.blocks", greatest="coalesce(max_seconds, sum_seconds)")
@@ -98,7 +159,7 @@ def asked_of_server(server: Server, question: str) -> tuple[float, Answer]:
 
 
 @pytest.mark.timeout(1800)
-def test_the_lake_beside_postgresql(tmp_path: Path) -> None:
+def test_the_lake_beside_postgresql_and_clickhouse(tmp_path: Path) -> None:
     random, day = np.random.default_rng(1), FIRST
     with Server() as server, Store(tmp_path / LOG, system=calendar_at(lambda: day * DAY_SECONDS)) as store:
         server.database("rival")
@@ -123,6 +184,7 @@ def test_the_lake_beside_postgresql(tmp_path: Path) -> None:
         publisher.close()
         rows = DAYS * JOBS_OF_DAY * JOB_ROWS
         part = server.directory / "part.csv"
+        third, inserted = clickhouse(tmp_path / "clickhouse"), 0.0
         for first in range(0, rows, BATCH_ROWS):
             with store.cursor() as log:
                 within = f'"offset" BETWEEN {first + 1} AND {first + BATCH_ROWS}'
@@ -131,11 +193,14 @@ def test_the_lake_beside_postgresql(tmp_path: Path) -> None:
             began = time.perf_counter()
             server.ask(f"\\copy blocks FROM '{part}' CSV")
             loaded += time.perf_counter() - began
+            if third is not None:
+                inserted += third.load(part)
         began = time.perf_counter()
         server.ask("CREATE INDEX ON blocks (job)", "VACUUM ANALYZE blocks")
         indexed = time.perf_counter() - began
         table, index = map(int, server.ask("SELECT pg_table_size('blocks'), pg_indexes_size('blocks')").split("|"))
-        took = {}
+        optimized = third.merge() if third is not None else 0.0
+        took: dict[str, tuple[float, float, float | None]] = {}
         with opened(tmp_path / "lake") as lake:
             query = "SELECT sum(data_file_size_bytes) FROM ducklake_list_files('lake', 'blocks')"
             (size,) = lake.execute(query).fetchone() or (0,)
@@ -143,16 +208,29 @@ def test_the_lake_beside_postgresql(tmp_path: Path) -> None:
                 (ours, found), (theirs, expected) = asked_of_lake(lake, text), asked_of_server(server, text)
                 assert [row[0] for row in found] == [row[0] for row in expected]
                 assert found == [[row[0], *map(approximately, row[1:])] for row in expected]
-                took[question] = ours, theirs
+                took[question] = ours, theirs, None
+                if third is not None:
+                    seconds, rest = third.asked(text)
+                    assert rest == [[row[0], *map(approximately, row[1:])] for row in expected]
+                    took[question] = ours, theirs, seconds
+    others = "" if third is not None else "; ClickHouse is not installed: pip install chdb"
+    of_third = [] if third is None else [
+        f"ClickHouse     {third.size() / rows:.1f} bytes a row, {rows / inserted:9,.0f} rows a second and"
+        f" {optimized:.1f} s for the last merge"
+    ]  # fmt: skip
+    if third is not None:
+        third.close()
     show(
-        f"{rows:,} rows of {DAYS} days in the lake and in PostgreSQL",
+        f"{rows:,} rows of {DAYS} days in the lake and in PostgreSQL{others}",
         [
             f"bytes a row    lake {size / rows:.1f}, PostgreSQL {table / rows:.1f} and {index / rows:.1f} of an index",
             f"rows a second  lake {rows / published:9,.0f} and {merged:.1f} s for merges at the end of days,"
             f" PostgreSQL {rows / loaded:9,.0f} and {indexed:.1f} s for the index and VACUUM",
+            *of_third,
             *(
                 f"{question:<22} lake {ours * 1e3:.0f} ms, PostgreSQL {theirs * 1e3:.0f} ms, ratio {theirs / ours:.1f}"
-                for question, (ours, theirs) in took.items()
+                + ("" if seconds is None else f", ClickHouse {seconds * 1e3:.0f} ms, ratio {seconds / ours:.2f}")
+                for question, (ours, theirs, seconds) in took.items()
             ),
         ],
     )

@@ -19,7 +19,7 @@ import pyarrow as pa
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.query.wanted import wanted
-from barograph_collector.storage.days.archive import Archive, LakeAway, Wanted, nothing, unreadable
+from barograph_collector.storage.days.archive import Archive, LakeAway, Wanted, unreadable
 from barograph_collector.storage.days.partitions import Partition, load
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, quoted
 from barograph_collector.storage.pages import READ_BYTES
@@ -90,12 +90,13 @@ class Querier:
         """archived: whether to read days in the lake. Raises LakeAway."""
         with self._cursor(deadline) as cursor:
             tables = check(text, cursor)
-            away = [day for day in load(cursor) if day.archived] if tables and archived else []
+            every = load(cursor) if tables and archived else ()
+            away = [day for day in every if day.archived]
             archive = self._archive(cursor, away)
             days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
             try:
                 if days:
-                    join_lake(cursor, archive, tables)
+                    join_lake(cursor, archive, tables, every)
                 # The limit of a relation is part of the plan, so rows beyond it are not computed.
                 return cursor.sql(text).limit(limit + 1).to_arrow_table()
             except duckdb.Error as error:
@@ -158,14 +159,23 @@ def check(text: str, cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Wanted
     return wanted(parsed)
 
 
-def join_lake(cursor: duckdb.DuckDBPyConnection, archive: Archive, tables: Mapping[str, Sequence[Wanted]]) -> None:
-    """Let these daily tables have their archived days too, for this connection. Raises duckdb.Error."""
-    days = load(cursor)
+def join_lake(
+    cursor: duckdb.DuckDBPyConnection,
+    archive: Archive,
+    tables: Mapping[str, Sequence[Wanted]],
+    days: Sequence[Partition],
+) -> None:
+    """Let these daily tables have their archived days too, for this connection. Raises duckdb.Error.
+
+    Where no archived day can have what is wanted, the table is that of the database.
+    """
     for table, rows in tables.items():
         archived = archive.source(table, [day.day for day in days if day.archived], rows)
+        if not archived:
+            continue
         parts = [archived, *(f'"{day.table(table)}"' for day in days if not day.archived)]
-        selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts if part)
-        cursor.execute(f'CREATE TEMP VIEW "{table}" AS {" UNION ALL ".join(selects) or nothing(table)}')
+        selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts)
+        cursor.execute(f'CREATE TEMP VIEW "{table}" AS {" UNION ALL ".join(selects)}')
 
 
 def refused(query: wire.Sql, error: str) -> wire.Result:

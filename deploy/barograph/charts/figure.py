@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from barograph.charts.axis import Axis, linear
 
@@ -110,7 +110,9 @@ class Figure:
             self._add('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>', kind, x, y, anchor, text)
 
     def _add(self, form: str, *values: object) -> None:
-        self._parts.append(Markup(form).format(*values))
+        # As Markup.format does, which takes ten times as long: thousands of dots are numbers.
+        safe = (one if isinstance(one, int | float) else escape(one) for one in values)
+        self._parts.append(Markup(form.format(*safe)))
 
     def __html__(self) -> str:
         return Markup("").join(self._parts)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from barograph.charts.figure import key
@@ -20,10 +22,15 @@ METHODS: Final = {"tracked": "of the values", "gev": "of the GEV", "bootstrap": 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     """A self-contained page."""
+    return _templates().get_template(template).render(values, now=datetime.now(UTC).timestamp())
+
+
+@cache
+def _templates() -> Environment:
     templates = environment("barograph.report")
     style = Markup(files("barograph.charts").joinpath("static/chart.css").read_text(encoding="utf-8"))
     templates.globals |= {"types": TYPES, "methods": METHODS, "site_of": _site_of, "key": key, "style": style}
-    return templates.get_template(template).render(values, now=datetime.now(UTC).timestamp())
+    return templates
 
 
 def _site_of(text: str | None) -> Markup:
