@@ -219,6 +219,13 @@ def test_of_a_job_of_which_nothing_else_is_known_no_node_is_to_blame_where_most_
     assert (cause.kind, cause.members) == (kind, tuple(f"n{n}" for n in range(hosts)) if kind == "core" else ())
 
 
+def test_where_no_node_did_more_than_in_earlier_runs_a_slower_core_is_not_the_cause():
+    rows = [one for n in range(4) for one in disturbed(rank=n, host=f"n{n}", delay_seconds=0.0 if n else 0.46)]
+    as_before = Cause("all-slow", ("all",), {"as_before": 1.0})
+    assert explain(account(*rows), lost=0.3, cause=as_before).kind == "all-slow"
+    assert explain(account(*rows), lost=0.3, cause=Cause("all-slow", ("all",))).kind == "core"
+
+
 def test_an_account_is_bounded_and_knows_what_was_before():
     made = KernelAccount()
     for i in range(5 * RECENT):

@@ -208,6 +208,16 @@ def test_the_short_first_spans_count_before_it_is_known_which_places_nodes_have(
         assert not is_named or found[-1].started_at == 0.0
 
 
+def test_a_node_that_does_not_stand_out_in_the_first_second_may_be_why_the_job_is_slow():
+    """All nodes begin with work of their own then."""
+    test = NodeTest(0.01 / 8, 0.05, JobNodes(8, history(3)))
+    for i, span in enumerate(placed(24, 8, lambda i, k: 120 if k == 1 and i >= 2 else 100)):
+        test.add(span._replace(started_at=i / 2, ended_at=(i + 1) / 2), disturbed=False)
+    found = test.beyond_places(1.2)
+    assert found is not None
+    assert found.names == ("n1",)
+
+
 def test_short_spans_are_joined_before_a_node_is_compared_with_its_own_past():
     long = judged(30, 4, lambda i, k: 120 if k == 1 and i >= ONSET else 100)
     short = Evidence(None, nodes=JobNodes(2))

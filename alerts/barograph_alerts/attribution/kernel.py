@@ -222,7 +222,8 @@ class KernelAccount:
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
         several = len(during.seconds) > 1
-        if several and (cause.kind in ("network", "link") or "nodes_compared" in cause.numbers):
+        nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
+        if several and nobody:
             worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK}
         if several and cause.kind == "unknown":
             # Where all ranks wait for cores, as those do that spin while they wait for others, no node is to blame.

@@ -199,6 +199,8 @@ class _Standing:
         self.started_at = math.nan
         self._seconds = 0.0
         """Since then."""
+        self._first = 0
+        """Spans before the first look, of which a node must have been slow in half."""
         self._looks, self._next = 0, LOOKS[0]
         """How often it was tested, and after how many spans it will be; 0 for never."""
         self._log_p = 0.0
@@ -234,6 +236,7 @@ class _Standing:
         if not self._next or len(self._rows) < self._next or self._seconds < FIRST_LOOK:
             return
         self._looks, self._next = self._looks + 1, next((one for one in LOOKS if one > len(self._rows)), 0)
+        self._first = self._first or len(self._rows)
         size = spread.size
         rows = np.array([_padded(row, size) for row in self._rows])
         known = np.isfinite(rows).all(axis=0) & np.isfinite(spread)
@@ -241,7 +244,7 @@ class _Standing:
         if not known.any():
             return
         median = np.median(rows[:, known], axis=0)
-        first = np.median(rows[:EARLY, known], axis=0)
+        first = np.median(rows[: self._first, known], axis=0)
         noise = _Noise(rows[:, known] - median)
         error = 1.25 * noise.scales / math.sqrt(max(len(rows) * noise.power, 1.0))
         z = (median - self._tolerance) / np.hypot(spread[known], error)

@@ -303,7 +303,7 @@ class JobMonitor:
             return Cause("straggler", beyond.names, {"own_more": beyond.seconds, "place": 1.0})
         if beyond is not None and "own_more" in cause.numbers:
             # The node that works longer than the others does so in every run.
-            cause = Cause("all-slow", ("all",))
+            cause = Cause("all-slow", ("all",), {"as_before": 1.0})
         if (names := self.evidence.slow_nodes) and cause.kind != "straggler":
             return Cause("straggler", names, cause.numbers)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
