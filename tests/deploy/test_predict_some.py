@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barograph.views import modeler
 from barograph.views.context import ViewContext
 
 OTHERS = [
@@ -27,26 +28,26 @@ class Modeler:
         return {"refusal": "the runs have 2 sizes", "others": OTHERS}
 
 
-def ask(modeler: Modeler, **params: str) -> tuple[dict[str, Any] | None, str]:
-    return ViewContext(None, modeler).predict_some(params, app="solver", ranks=8)  # type: ignore[arg-type]
+def ask(service: Modeler, **params: str) -> tuple[dict[str, Any] | None, str]:
+    return ViewContext(None, service).predict_some(params, app="solver", ranks=8)  # type: ignore[arg-type]
 
 
 def test_the_one_with_most_runs_is_chosen_and_named():
-    modeler = Modeler(input2="16000", work="a88e1a", mesh="fine")
-    answer, error = ask(modeler, mesh="fine")
+    service = Modeler(input2="16000", work="a88e1a", mesh="fine")
+    answer, error = ask(service, mesh="fine")
     assert answer == {
         "refusal": None,
         "others": [],
         "warnings": ["Few runs.", "Several have been run: this is input2=16000 work=a88e1a; none has more runs."],
     }
     assert error == ""
-    assert len(modeler.asked) == 2
+    assert len(service.asked) == 2
 
 
 def test_an_answer_is_not_asked_for_again_and_a_second_refusal_is_the_first():
-    modeler = Modeler()
-    assert ask(modeler)[0] == {"refusal": None, "others": [], "warnings": ["Few runs."]}
-    assert len(modeler.asked) == 1
+    service = Modeler()
+    assert ask(service)[0] == {"refusal": None, "others": [], "warnings": ["Few runs."]}
+    assert len(service.asked) == 1
     answer, _ = ask(Modeler(input2="1"))
     assert answer == {"refusal": "the runs have 2 sizes", "others": OTHERS}
 
@@ -61,12 +62,31 @@ class SeriesModeler(Modeler):
 
 
 def test_a_page_shows_the_series_that_a_size_belongs_to_up_to_its_own_most_ranks():
-    modeler = SeriesModeler()
-    context = ViewContext(None, modeler)  # type: ignore[arg-type]
+    service = SeriesModeler()
+    context = ViewContext(None, service)  # type: ignore[arg-type]
     answer, _ = context.project({"n": "100", "mesh": "fine"}, 4, 2, app="solver")
     assert answer is not None
     assert answer["series"] is None
-    assert modeler.asked[0]["ranks"] == 8
-    assert modeler.asked[1]["ranks"] == 128
-    assert "param.n" not in modeler.asked[1]
-    assert modeler.asked[1]["param.mesh"] == "fine"
+    assert service.asked[0]["ranks"] == 8
+    assert service.asked[1]["ranks"] == 128
+    assert "param.n" not in service.asked[1]
+    assert service.asked[1]["param.mesh"] == "fine"
+
+
+def test_a_command_waits_while_an_application_is_learned_and_a_page_does_not(monkeypatch, capsys):
+    asked = []
+
+    def learn(url: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+        asked.append(url)
+        if len(asked) < 3:
+            raise modeler.Learning("solver is being learned at this moment")
+        return {"refusal": None}
+
+    monkeypatch.setattr(modeler, "ask", learn)
+    monkeypatch.setattr(modeler, "_AGAIN_SECONDS", 0.0)
+    page = modeler.ModelerClient("http://127.0.0.1:1", lambda: 0.0)
+    text = "solver is being learned at this moment: ask again in a few seconds"
+    assert ViewContext(None, page).predict({}) == (None, text)  # type: ignore[arg-type]
+    report = modeler.ModelerClient("http://127.0.0.1:1", lambda: 0.0, "report")
+    assert ViewContext(None, report).predict({}) == ({"refusal": None}, "")  # type: ignore[arg-type]
+    assert capsys.readouterr().err == "barograph report: solver is being learned at this moment; waiting\n"

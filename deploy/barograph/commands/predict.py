@@ -6,10 +6,9 @@ import argparse
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from barograph.cli import MISSING_EXTRA, CommandError
 from barograph.commands.feature_file import read_features
@@ -17,15 +16,10 @@ from barograph.commands.planned_fields import planned_fields, recorded_fields, s
 from barograph.views.advice import sentences
 from barograph.views.intervals.advice import class_ids, interval_sentences
 from barograph.views.intervals.sites import site_names
-from barograph.views.modeler import Learning, ask, default_modeler, http_address, question
+from barograph.views.modeler import ask_patiently, default_modeler, http_address, question
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
-from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import Exit
-
-LEARNING_SECONDS: Final = 30.0
-"""How long to wait while the modeler learns the first runs of the application."""
-_AGAIN_SECONDS: Final = 0.5
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     fields = question(params, **fields, curve=1 if options.plot else None, intervals=1 if options.intervals else None)
     if options.features is not None:
         fields |= {f"feature.{name}": value for name, value in read_features(options.features).items()}
-    answer = _ask_patiently(options.modeler, fields, headers)
+    answer = ask_patiently(options.modeler, fields, headers, "predict")
     try:
         if options.plot is not None and answer["refusal"] is None:
             from barograph.views.projection import plot
@@ -84,22 +78,6 @@ def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:
     if not intervals:
         return sentences(answer)
     return interval_sentences(answer, site_names(agent.endpoint(os.environ), class_ids(answer)))
-
-
-def _ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """`ask`, repeated while the modeler is learning the application; the first wait is reported on stderr."""
-    deadline = CLOCK.monotonic() + LEARNING_SECONDS
-    waited = False
-    while True:
-        try:
-            return ask(modeler, fields, headers)
-        except Learning as error:
-            if CLOCK.monotonic() > deadline:
-                raise
-            if not waited:
-                print(f"barograph predict: {error}; waiting", file=sys.stderr)
-            waited = True
-            CLOCK.sleep(_AGAIN_SECONDS)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from typing import Any
 from barograph.cli import USAGE_ERROR, CommandError
 from barograph.lab.columns import checked, console, table
 from barograph.views.log import limits
-from barograph.views.modeler import ask, default_modeler, http_address, question
+from barograph.views.modeler import ask_patiently, default_modeler, http_address, question
 from barograph.views.words import period, plural, span
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
@@ -67,9 +67,11 @@ def _predict(
     """The modeler's answer for each target. params: of the application's runs, without the size."""
     name = options.size_param or variable
     return [
-        ask(
+        ask_patiently(
             options.modeler,
             question({**params, name: f"{one.size:.12g}"}, app=options.app, cluster=options.cluster, ranks=one.ranks),
+            {},
+            "plan",
         )
         for one in targets
     ]

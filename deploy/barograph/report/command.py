@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
             elapsed("making the report"),
             LogViews(options.collector, keys.from_environment(os.environ), BATCH) as log,
         ):
-            modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now)
+            modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now, "report")
             name, values = _page(ViewContext(log, modeler), options)
             away = list(log.away)
             text = page.render(name, {**values, "away": away})

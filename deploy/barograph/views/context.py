@@ -9,7 +9,7 @@ from typing import Any
 from barograph.views.collectors.joint_query import JointQuery
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.log import MAX_AGE, CachedResult, Row
-from barograph.views.modeler import ModelerClient, ModelerUnavailable, question
+from barograph.views.modeler import Learning, ModelerClient, ModelerUnavailable, question
 from barograph.views.refusal import NoResult
 from barograph_collector.auth.http_access import ANYBODY, Viewer
 
@@ -98,4 +98,4 @@ class ViewContext:
             return self.modeler.predict(question(params, **fields), self.credentials), ""
         except NoResult as error:
             self.modeler_failed = self.modeler_failed or isinstance(error, ModelerUnavailable)
-            return None, str(error)
+            return None, f"{error}: ask again in a few seconds" if isinstance(error, Learning) else str(error)

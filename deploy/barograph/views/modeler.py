@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from prometheus_client.samples import Sample
 
 from barograph.views.refusal import NoResult
 from barograph_agent.settings import places
+from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import Exit
 
 PORT_OFFSET: Final = 2
@@ -23,6 +25,9 @@ PORT_OFFSET: Final = 2
 DEFAULT_MODELER: Final = "http://127.0.0.1:7452"
 ANSWER_SECONDS: Final = 10.0
 ANSWER_BYTES: Final = 4 * 2**20
+LEARNING_SECONDS: Final = 30.0
+"""How long to wait while the modeler learns the first runs of an application, as after its start."""
+_AGAIN_SECONDS: Final = 0.5
 
 
 class Learning(NoResult):
@@ -38,10 +43,14 @@ class ModelerUnavailable(NoResult):
 
 
 class ModelerClient:
-    """A client that knows since when the modeler does not answer, None while it does. clock: Unix seconds."""
+    """A client that knows since when the modeler does not answer, None while it does.
 
-    def __init__(self, url: str, clock: Callable[[], float]) -> None:
+    clock: Unix seconds. command: the command that waits while an application is being learned; empty if nobody does.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], float], command: str = "") -> None:
         self.url = url
+        self._command = command
         self.unavailable_since: float | None = None
         self._clock = clock
 
@@ -49,6 +58,8 @@ class ModelerClient:
         """The answer of `ask`. credentials: headers that authenticate the viewer. Raises NoResult."""
         since = None
         try:
+            if self._command:
+                return ask_patiently(self.url, fields, credentials, self._command)
             return ask(self.url, fields, credentials)
         except ModelerUnavailable:
             since = self.unavailable_since or self._clock()
@@ -84,6 +95,22 @@ def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | No
     if not isinstance(answer, dict):
         raise ModelerUnavailable(f"{modeler} does not answer with a prediction, expected a modeler")
     return answer
+
+
+def ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str], command: str) -> dict[str, Any]:
+    """`ask`, repeated while the modeler is learning the application; the first wait is reported on stderr."""
+    deadline = CLOCK.monotonic() + LEARNING_SECONDS
+    waited = False
+    while True:
+        try:
+            return ask(modeler, fields, headers)
+        except Learning as error:
+            if CLOCK.monotonic() > deadline:
+                raise
+            if not waited:
+                print(f"barograph {command}: {error}; waiting", file=sys.stderr)
+            waited = True
+            CLOCK.sleep(_AGAIN_SECONDS)
 
 
 def _refusal(modeler: str, error: urllib.error.HTTPError) -> NoResult:
