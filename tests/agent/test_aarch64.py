@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -98,13 +99,16 @@ def test_every_collective_is_recorded_for_each_kind_of_end(mpi: Path, library: P
 
 
 def test_times_follow_from_the_counter(mpi: Path, library: Path, folder: Path) -> None:
+    began = time.monotonic()
     done = run(mpi, library, folder / "counter", [program(mpi, folder, "paced.c"), "100", "5000", folder / "progress"])
+    passed = time.monotonic() - began
     assert done.returncode == 0, done.stderr
     with only_ring(folder / "counter") as ring:
         assert ring.clock == "CLOCK_MONOTONIC by the time stamp counter"
         ends = ring.records(0, ring.head)["exit_ns"].astype(np.int64)
         assert len(ends) >= 100
-        assert np.median(np.diff(ends)) == pytest.approx(5e6, rel=0.5)
+        # At least what it sleeps, and at most what passed meanwhile.
+        assert 0.99 * 5e6 * (len(ends) - 1) <= ends[-1] - ends[0] <= 1e9 * passed
 
 
 @pytest.mark.parametrize(
