@@ -97,9 +97,8 @@ class SizeSpace:
         'EF=16 SC=20'
         """
         pairs = zip(self.names, size, strict=True)
-        return " ".join(
-            f"{name}={math.log2(one) if name in self.logarithms else shown_number(one)}" for name, one in pairs
-        )
+        plain = ((name, math.log2(one) if name in self.logarithms else one) for name, one in pairs)
+        return " ".join(f"{name}={shown_number(one)}" for name, one in plain)
 
     def _size(self, name: str, text: str) -> float:
         number = _number(text)
