@@ -232,6 +232,14 @@ def test_short_spans_are_joined_before_a_node_is_compared_with_its_own_past():
     assert short.slow_nodes == long.slow_nodes == ("n1",)
 
 
+@pytest.mark.filterwarnings("error")
+def test_spans_without_a_length_are_joined_as_equal_ones():
+    test = NodeTest(0.01 / 8, 0.05, JobNodes(4))
+    for span in spans(30, 4, lambda i, k: 100):
+        test.add(span._replace(started_at=7.0, ended_at=7.0), disturbed=False)
+    assert test.score <= 1
+
+
 def test_of_a_job_that_is_known_to_be_slow_the_node_that_may_explain_it_is_named():
     """Less than a test of its own needs."""
     test = NodeTest(1e-9, 0.05, JobNodes(8, history(2)))

@@ -539,8 +539,11 @@ def _scale(residuals: Floats) -> float:
 
 def _joined(spans: Sequence[NodeSpan]) -> NodeSpan:
     """Consecutive spans as one, of the nodes that are in all of them."""
-    syncs = np.array([(one.ended_at - one.started_at) / one.pace for one in spans])
-    weights = (syncs / syncs.sum()).tolist()
+    syncs = [max(one.ended_at - one.started_at, 0.0) / one.pace for one in spans]
+    total = math.fsum(syncs)
+    # By contradictory times spans may have no length.
+    known = 0 < total < math.inf
+    weights = [sync / total for sync in syncs] if known else [1 / len(spans)] * len(spans)
     names = [name for name in spans[0].most if all(name in one.most for one in spans)]
 
     def mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
