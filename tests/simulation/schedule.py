@@ -307,6 +307,7 @@ class Schedule:
         facility.wire.calm()
         for shard in facility.shards:
             shard.tables.fails = lambda: False
+            shard.dies_at = 0  # of one that is started later, after its disk was lost
             if shard.collector is not None:
                 shard.collector.drain(False)
         if facility.lake is not None:
