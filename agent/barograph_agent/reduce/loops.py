@@ -140,13 +140,13 @@ class Loop:
             if now >= self._rests_until and not self._want.calls:
                 self._calls.clear()
                 self._ask(self._want._replace(calls=True))
-        if self._held_from is None or self._is_decided(now, quiet):
-            return self._release()
-        return np.empty(0, RECORD)
+        return self._release() if self._is_decided(now, quiet) else np.empty(0, RECORD)
 
     def _is_decided(self, now: float, quiet: float) -> bool:
-        """Whether iterations that are held back are to be read now."""
-        if self._awaits or self._held_from is None:
+        """Whether iterations that are held back, if any, are to be read now."""
+        if self._held_from is None:
+            return True
+        if self._awaits:
             return False
         half = (self.ring.iteration_head - self._held_from) * 2 > self.ring.iteration_capacity
         return not self._is_trial or quiet >= TRIAL_SECONDS or half or self._seeks(now)

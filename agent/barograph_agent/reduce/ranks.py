@@ -53,6 +53,11 @@ class Member(NamedTuple):
     cursor: Cursor
 
 
+def block_seconds(age: float) -> float:
+    """Length of a block that begins so many seconds after the begin of the run."""
+    return min(max(FIRST_BLOCK_SECONDS, BLOCK_SHARE * age), BLOCK_SECONDS)
+
+
 class NodeReducer:
     """Reads the rings of one world's ranks on this node together, starting at their cursors."""
 
@@ -152,8 +157,7 @@ class NodeReducer:
         places = max(cursor.node_position - 1, ring.tail), ring.head - 1
         begin, end = (int(ring.records(at, at + 1)["exit_ns"][0]) for at in places)
         begin = begin if cursor.node_position else ring.started_ns
-        wanted = max(FIRST_BLOCK_SECONDS * 1e9, BLOCK_SHARE * (begin - ring.started_ns))
-        return end - begin >= min(wanted, BLOCK_SECONDS * 1e9)
+        return (end - begin) / 1e9 >= block_seconds((begin - ring.started_ns) / 1e9)
 
     def _row(self, at: int, length: int, times: Times) -> dict[str, Any]:
         """times: nanoseconds, ranks x COLUMNS x sync points."""

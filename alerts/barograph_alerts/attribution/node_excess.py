@@ -121,13 +121,11 @@ class NodeExcesses:
         beyond = over_median_of_others(x)
         distances = np.abs(beyond)
         usual = (PRIOR_SPREADS * USUAL_SPREAD + math.fsum(self._spreads)) / (PRIOR_SPREADS + len(self._spreads))
-        order = np.sort(distances)
-        scale, freedom = np.empty(x.size), min(PRIOR_SPREADS + x.size - 2, MAX_FREEDOM)
-        for place, distance in enumerate(distances.tolist()):
-            own = _spread(order, distance)
-            found = (PRIOR_SPREADS * usual**2 + (x.size - 2) * own**2) / (PRIOR_SPREADS + x.size - 2)
-            scale[place] = math.sqrt(max(found, MIN_SPREAD**2) * (1 + 1.57 / (x.size - 1)))
-        self._spreads.append(_spread(order, math.nan))
+        ordered, freedom = np.sort(distances), min(PRIOR_SPREADS + x.size - 2, MAX_FREEDOM)
+        own = _spreads_without(ordered, np.searchsorted(ordered, distances))
+        found = (PRIOR_SPREADS * usual**2 + (x.size - 2) * own**2) / (PRIOR_SPREADS + x.size - 2)
+        scale = np.sqrt(np.maximum(found, MIN_SPREAD**2) * (1 + 1.57 / (x.size - 1)))
+        self._spreads.append(_spread(ordered))
         self._add_fresh(list(excess), program, beyond, scale, freedom)
         for host, more in (first or {}).items():
             usual_first = PRIOR_SPREADS * [FIRST_SPREAD] + list(self._first_spreads)
@@ -243,17 +241,27 @@ class _Slots:
         return np.asarray(expit(-odds)), of_programs, np.exp(first - either)
 
 
-def _spread(ordered: Floats, without: float) -> float:
-    """The spread of distances from the median, in ascending order; one is left out, if it is a number.
+def _spread(ordered: Floats) -> float:
+    """The spread of distances from the median, in ascending order.
 
     Of the half and of nine tenths, so that a job of which many differ has a wide one.
     """
-    if not math.isnan(without):
-        ordered = np.delete(ordered, np.searchsorted(ordered, without))
-    if not ordered.size:
-        return MIN_SPREAD
-    wide = float(ordered[math.ceil(0.9 * ordered.size) - 1]) if ordered.size >= 10 else 0.0
-    return max(1.4826 * float(np.median(ordered)), wide / 1.645)
+    # One beyond all, which is left out.
+    return float(_spreads_without(np.append(ordered, math.inf), np.array([ordered.size]))[0])
+
+
+def _spreads_without(ordered: Floats, places: npt.NDArray[np.int64]) -> Floats:
+    """The same without the distance at each of these places, of two at least."""
+    size = ordered.size - 1
+
+    def remaining(at: int) -> Floats:
+        found: Floats = ordered[at + (places <= at)]
+        return found
+
+    median = (remaining((size - 1) // 2) + remaining(size // 2)) / 2
+    if size < 10:
+        return 1.4826 * median
+    return np.maximum(1.4826 * median, remaining(math.ceil(0.9 * size) - 1) / 1.645)
 
 
 def _limit(ordered: Floats, false: float) -> float:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.ranks import BLOCK_SECONDS, BLOCK_SHARE, FIRST_BLOCK_SECONDS
+from barograph_agent.reduce.ranks import block_seconds
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes, NodeSpan, NodeTest
 from barograph_alerts.places import PlaceHistory, PlaceWork, over_median_of_others
@@ -114,18 +114,13 @@ def always_alarms(
         names = dict(zip(hosts, row.tolist(), strict=True))
         # Sidecars have counted the ranks after a second.
         known = dict(zip(hosts, range(nodes), strict=True)) if ended >= 1 else {}
-        began, ended = ended, ended + span_seconds(ended)
+        began, ended = ended, ended + block_seconds(ended)
         span = NodeSpan(began, ended, names, names, float(row.max()), {1: SECONDS}, known)
         test.add(span, disturbed=False)
         # The job is slower than its history for another reason.
         if (slow := test.always_slow(2.0)) is not None:
             return ended, slow.names
     return -1, ()
-
-
-def span_seconds(age: float) -> float:
-    """Length of a span that begins at this age of a job, as sidecars choose it: the first ones are short."""
-    return min(max(FIRST_BLOCK_SECONDS, BLOCK_SHARE * age), BLOCK_SECONDS)
 
 
 def _correlated(rng: np.random.Generator, spans: int, nodes: int, phi: float) -> Floats:
