@@ -46,12 +46,10 @@ def view(
     runs = queries.ProblemRuns(app, clusters[0], text, since)
     bands = context.learned(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
-    where = {"app": app, "cluster": runs.cluster, "curve": 1}
+    where, largest = {"app": app, "cluster": runs.cluster, "curve": 1}, max(scale.ranks for scale in scales)
     if ranks or params:
-        ranks = ranks or REACH * max(scale.ranks for scale in scales)
-        answer, error = context.predict_some(param_map(text), ranks=ranks, **where)
+        answer, error = context.predict_some(param_map(text), ranks=ranks or REACH * largest, **where)
     else:
-        largest = max(scale.ranks for scale in scales)
         answer, error = context.project(param_map(text), largest, REACH, **where)
     healthy = {run["workload"] for run in selected if run["exit_status"] == 0 and not run["alarmed"]}
     classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, healthy, bands)

@@ -29,7 +29,15 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
 from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
 from barograph_modeler.scaling.amdahl.saturation import SaturatingCurve, saturating
-from barograph_modeler.scaling.answer import AS_THEY_WERE, WIDE, Prediction, Refusal, central_limits, from_runs
+from barograph_modeler.scaling.answer import (
+    AS_THEY_WERE,
+    WIDE,
+    Prediction,
+    Refusal,
+    central_limits,
+    from_runs,
+    shown_number,
+)
 from barograph_modeler.scaling.calibration import (
     CURVES,
     LEVEL,
@@ -418,7 +426,7 @@ class Predictor:
 def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
     if size in known.sizes:
         return (AS_THEY_WERE,)
-    numbers = " x ".join(f"{one:.{10 if one == int(one) else 6}g}" for one in size)
+    numbers = " x ".join(map(shown_number, size))
     count = len(known.sizes)
     return (
         AS_THEY_WERE,

@@ -90,10 +90,10 @@ def parts(options: argparse.Namespace) -> list[WorkloadPart]:
             files = _files(catalog, options)
             with catalog.reading():
                 rows = catalog.connection.execute(
-                    "SELECT coalesce(a.workload, j.workload), j.job, j.cluster, j.started_at, max(r.ended_at)"
+                    "SELECT coalesce(a.workload, j.workload), j.job, j.started_at, max(r.ended_at)"
                     ' FROM lake.jobs AS j LEFT JOIN (SELECT job, arg_max(workload, "offset") AS workload'
                     " FROM lake.assignments GROUP BY job) AS a USING (job) JOIN lake.runs AS r USING (job)"
-                    " GROUP BY ALL ORDER BY 1, 4"
+                    " GROUP BY ALL ORDER BY 1, 3"
                 ).fetchall()
         finally:
             catalog.close()
@@ -101,7 +101,7 @@ def parts(options: argparse.Namespace) -> list[WorkloadPart]:
         raise BadTable(str(error)) from None
     jobs: dict[str, list[str]] = {}
     days: dict[str, set[tuple[str, datetime.date]]] = {}
-    for workload, job, _, started_at, ended_at in rows:
+    for workload, job, started_at, ended_at in rows:
         jobs.setdefault(workload, []).append(job)
         days.setdefault(workload, set()).update((job.partition("/")[0], day) for day in _days(started_at, ended_at))
     found = [
