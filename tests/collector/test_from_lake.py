@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -17,6 +19,7 @@ from barograph_collector.lake.batches import BatchReader
 from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
+from barograph_collector.server import Collector
 from barograph_collector.storage import database
 from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.days.extensions import extension
@@ -43,6 +46,13 @@ def fill(store: Store, seed: int) -> None:
 def drained(publisher: Publisher) -> None:
     while publisher.publish() or publisher.compact() or publisher.archive():
         pass
+
+
+def publish(store: Store, lake: Lake) -> None:
+    """All that a lake may have of a log."""
+    publisher = Publisher(store, lake)
+    drained(publisher)
+    publisher.close()
 
 
 def all_rows(store: Store) -> list[list[tuple[object, ...]]]:
@@ -91,9 +101,7 @@ def test_what_the_lake_has_of_a_log_becomes_a_log_again_with_its_days_and_marks(
         fill(store, 100)
         assert min(offset for (offset, *_) in logged(store, "jobs")[0][-2:]) > position
         assert store.head > JUMP
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         daily = [table for table in TABLES if table not in DAILY]
         assert alike(rows_of(tmp_path / "lake", *daily), logged(store, *daily))
         offsets = [row[0] for row in rows_of(tmp_path / "lake", "blocks")[0]]
@@ -107,9 +115,7 @@ def test_agents_send_what_the_lake_has_not_and_nothing_twice(tmp_path: Path) -> 
         name = store.database.name
         for seq in range(1, 6):
             store.commit([entry("blocks", 10, blocks(10, 10 * seq))], {"lab/1.0.0/n1": seq})
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         store.commit([entry("blocks", 10, blocks(10, 60))], {"lab/1.0.0/n1": 6})
     restore_from_lake(name, lake, tmp_path / "new")
     with (
@@ -122,9 +128,7 @@ def test_agents_send_what_the_lake_has_not_and_nothing_twice(tmp_path: Path) -> 
             producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
         producer.receive_ack(8)
     with Store(tmp_path / "new" / LOG, lake=lake.data) as store:
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         firsts = [row[4] for row in logged(store, "blocks")[0]]
     assert firsts == list(range(10, 90))
     assert [row[4] for row in rows_of(tmp_path / "lake", "blocks")[0]] == firsts
@@ -134,9 +138,7 @@ def test_a_lake_of_a_version_without_marks_gives_the_rows(tmp_path: Path) -> Non
     lake = Lake.at(tmp_path / "lake")
     with Store(tmp_path / LOG, lake=lake.data) as store:
         store.commit([entry("blocks", 10, blocks(10))], {"lab/1.0.0/n1": 1})
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         name, before = store.database.name, logged(store, "blocks")
     with duckdb.connect() as connection:
         connection.execute(f"LOAD '{extension('ducklake')}'")
@@ -148,9 +150,9 @@ def test_a_lake_of_a_version_without_marks_gives_the_rows(tmp_path: Path) -> Non
         assert store.marks(["lab/1.0.0/n1"]) == {}
 
 
-def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
-    """The state directory is gone, the lake lacks half, and the log comes back with the same offsets."""
-    lake, state, journal = Lake.at(tmp_path / "lake"), tmp_path / "state", tmp_path / "nfs"
+@contextmanager
+def journalled(state: Path, journal: Path, lake: Lake) -> Iterator[tuple[Collector, Producer]]:
+    """A collector whose journal is apart from its state directory, and a producer that it has admitted."""
     state.mkdir()
     put_journal(state, journal)
     with (
@@ -158,14 +160,19 @@ def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Pa
         Producer(collector.endpoint, "lab/1.0.0/n1") as producer,
     ):
         producer.hello()
+        yield collector, producer
+
+
+def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    """The state directory is gone, the lake lacks half, and the log comes back with the same offsets."""
+    lake, state, journal = Lake.at(tmp_path / "lake"), tmp_path / "state", tmp_path / "nfs"
+    with journalled(state, journal, lake) as (collector, producer):
         for seq in range(1, 41):
             producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
             producer.receive_ack(seq)
             if seq == 20:
                 wait_until(lambda: collector._store.head == 200, "half is in the database")
-                publisher = Publisher(collector._store, lake)
-                drained(publisher)
-                publisher.close()
+                publish(collector._store, lake)
         name = collector._store.database.name
         wait_until(lambda: collector._store.head == 400, "all is in the database")
         before = logged(collector._store, "blocks")
@@ -176,9 +183,7 @@ def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Pa
     with Store(tmp_path / "new" / LOG, lake=lake.data) as store:
         assert alike(logged(store, "blocks"), before)
         assert store.marks(["lab/1.0.0/n1"]) == {"lab/1.0.0/n1": 40}
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         store.checkpoint()
     assert not any(journal.glob("*.segment")), "the lake has all"
     assert alike(rows_of(tmp_path / "lake", "blocks"), before)
@@ -192,16 +197,8 @@ def test_a_journal_gives_the_log_back_of_which_nothing_was_published(tmp_path: P
     lake, state, journal = Lake.at(tmp_path / "lake"), tmp_path / "state", tmp_path / "nfs"
     with Store(tmp_path / LOG, lake=lake.data) as store:  # of another collector
         fill(store, 1)
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
-    state.mkdir()
-    put_journal(state, journal)
-    with (
-        collector_on(state / LOG, lake=lake.data) as collector,
-        Producer(collector.endpoint, "lab/1.0.0/n1") as producer,
-    ):
-        producer.hello()
+        publish(store, lake)
+    with journalled(state, journal, lake) as (collector, producer):
         producer.append(1, "blocks", 10, blocks(10))
         producer.receive_ack(1)
         name = collector._store.database.name
@@ -219,9 +216,7 @@ def test_a_journal_that_lacks_messages_is_refused(tmp_path: Path) -> None:
     lake = Lake.at(tmp_path / "lake")
     with Store(tmp_path / LOG, lake=lake.data) as store:
         store.commit([entry("blocks", 10, blocks(10))], {"lab/1.0.0/n1": 1, "": 7})
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         name = store.database.name
     journal = Journal(tmp_path / "nfs")
     journal.claim(name)
@@ -290,9 +285,7 @@ def test_what_cannot_be_restored_from_a_lake_is_refused(tmp_path: Path) -> None:
         restore_from_lake("abc", lake, tmp_path / "new")
     with Store(tmp_path / LOG, lake=lake.data) as store:
         fill(store, 1)
-        publisher = Publisher(store, lake)
-        drained(publisher)
-        publisher.close()
+        publish(store, lake)
         name = store.database.name
     with pytest.raises(BackupError, match=rf"'abc' is no log of the lake .*, expected one of: {name}"):
         restore_from_lake("abc", lake, tmp_path / "new")
