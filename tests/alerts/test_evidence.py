@@ -98,6 +98,21 @@ def test_a_slowdown_too_small_for_the_spread_of_runs_is_caught_as_a_change_of_th
     assert alarm.detected_at <= 1055
 
 
+def test_a_job_is_not_compared_for_long_by_a_mean_of_a_moment():
+    """A program that balances its load may do all run long what its history did for less than a window."""
+    usual = [window(i, 1.0) for i in range(40)]
+    moment = Window({2: 20}, {2: 0.2}, 1040.0, 1040.2)
+    run = RunPace()
+    run.add([*usual, moment, *usual])
+    evidence = Evidence(fit_pace([run]))
+    for i in range(100):
+        evidence.add(Window({2: 100}, {2: 2.0 + 0.01 * (i % 7)}, 1000.0 + 2 * i, 1002.0 + 2 * i))
+    assert (evidence.state, evidence.basis) == ("healthy", "its own first windows")
+    for i in range(100, 140):
+        evidence.add(Window({2: 100}, {2: 4.0}, 1000.0 + 4 * i, 1004.0 + 4 * i))
+    assert (evidence.state, evidence.slowdown) == ("slow", pytest.approx(2.0, rel=0.1))
+
+
 def test_a_run_that_begins_fast_and_comes_back_to_its_history_is_not_slow():
     assert judged(known_pace(spread=0.1), [0.75] * 40 + [1.0] * 60).state == "healthy"
 

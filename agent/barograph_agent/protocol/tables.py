@@ -242,9 +242,10 @@ TABLES: Final[dict[str, Table]] = {
                expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),
         # Pace of healthy runs of a workload, window by window: the reference of the sequential score.
         # `means` maps class id to mean seconds, `residuals` lists sorted log ratios, `progress` is elapsed time at
-        # equal progress (all JSON; empty if the runs cannot be aligned).
+        # equal progress (all JSON; empty if the runs cannot be aligned). `limits` maps class id to the intervals of a
+        # run for which a mean of little data holds (JSON; empty in rows of earlier versions).
         _table("paces", workload=_N, runs=_I, windows=_I, window_seconds=_F, spread=_F, means=_T, residuals=_T,
-               fitted_at=_F, progress=(_T, "")),
+               fitted_at=_F, progress=(_T, ""), limits=(_T, "")),
         # Evidence against "healthy" for one job; above 1 alarms. `final` is 1 in the row that follows the run's end.
         # `members` lists the nodes or ranks of the cause, `evidence` its figures (both JSON). `basis`: history, own
         # (its own first windows) or scaling. `hosts` lists the nodes of the run, in the row with `final` 1 (JSON).

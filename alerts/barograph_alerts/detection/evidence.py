@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from barograph_alerts.detection.alarm import Alarm, Basis, Kind, State
@@ -70,14 +71,20 @@ class Evidence:
         self.phases: dict[int, Seconds] = {}
         """Actual and expected seconds of each class since the latest onset."""
         usable = pace is not None and pace.runs >= 1 and pace.residuals.size >= MINIMUM_RESIDUALS
-        self._level = Level(pace, alpha / 4, margin) if pace is not None and usable else None
+        self._means = dict(pace.means) if pace is not None and usable else {}
+        """Of the history: those of classes of which the job has had no more intervals than they hold for."""
+        self._left = dict(pace.limits) if pace is not None else {}
+        """Intervals until a mean holds no more, for classes that have a limit."""
+        self._level: Level | None = None
+        if pace is not None and usable:
+            self._level = Level(replace(pace, means=self._means), alpha / 4, margin)
         self._delay: DelayTest | None = None
         if pace is not None and pace.progress is not None:
             # A quarter of its share is for the tolerance, as with `Level`.
             self._delay = DelayTest(pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16))
         self._passed: deque[tuple[float, float, float]] = deque(maxlen=PASSED)
         """Ends of the newest windows, their actual seconds, and those of earlier runs at the same progress."""
-        self._baseline = Baseline(pace.means if pace is not None and usable else {})
+        self._baseline = Baseline(self._means)
         history = self._level.p_value if self._level is not None else None
         several = nodes.number > 1
         self._nodes: tuple[NodeTest, ...] = ()
@@ -203,6 +210,7 @@ class Evidence:
         # Before the change test adds the window, which may be the first of an excursion.
         if self._change.slow.quiet and self.open is None:
             self.phases.clear()
+        self._limit(window)
         level = self._level.add(window) if self._level is not None else None
         change = self._change.add(window, disturbed=self.open is not None)
         if self._delay is not None:
@@ -220,6 +228,14 @@ class Evidence:
         elif ratio is not None:
             self._follow(self.alarms[-1], window, ratio)
         self.highest = max(self.highest, self.score)
+
+    def _limit(self, window: Window) -> None:
+        """Compare no more by means that were learned from fewer intervals than the job has had."""
+        for class_id in self._left.keys() & window.counts.keys():
+            self._left[class_id] -= window.counts[class_id]
+            if self._left[class_id] < 0:
+                del self._left[class_id]
+                self._means.pop(class_id, None)
 
     @property
     def slow_nodes(self) -> tuple[str, ...]:

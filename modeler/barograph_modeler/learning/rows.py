@@ -46,6 +46,7 @@ def pace_output(workload: str, pace: Pace, now: float) -> Output:
         "means": pace.means_text(),
         "residuals": pace.residuals_text(),
         "progress": pace.progress.text() if pace.progress is not None else "",
+        "limits": pace.limits_text(),
         "fitted_at": now,
     }
     return Output("paces", 1, columns)

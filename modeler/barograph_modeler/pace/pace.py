@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple, Self
 
 import msgspec
@@ -21,9 +21,14 @@ from barograph_modeler.pace.windows import RunPace, Window
 MINIMUM_SHARE: Final = 0.5
 """Least share of a window's seconds in classes with a known mean for the window to count."""
 
+TRUSTED_WINDOWS: Final = 5
+"""Windows that a class must have taken in the history for its mean to hold for any number of intervals."""
+MAX_REPEATS: Final = 2
+"""The mean of a class that has taken less holds for so many times the intervals that it was learned from."""
 MAX_RESIDUALS: Final = 512
 MAX_CLASSES: Final = 1024
 """Classes kept, those with the most time, so that the means fit one text value of the log."""
+_NO_LIMITS: Final[Mapping[int, int]] = {}
 
 
 class PaceRatio(NamedTuple):
@@ -45,7 +50,8 @@ class Pace:
 
     runs, windows: numbers fitted to. spread: standard deviation between runs of the logarithm of their pace, NaN below
     2 runs. means: class id -> mean seconds. residuals: ascending log ratios of windows to the pace of their run, at
-    most MAX_RESIDUALS. progress: None if the runs have too few points in common.
+    most MAX_RESIDUALS. progress: None if the runs have too few points in common. limits: class id -> intervals of a run
+    for which its mean holds, for classes that took less than TRUSTED_WINDOWS in the history.
     """
 
     runs: int
@@ -55,6 +61,7 @@ class Pace:
     means: Mapping[int, float]
     residuals: Floats
     progress: ProgressProfile | None = None
+    limits: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -67,11 +74,12 @@ class Pace:
             means=means_of_text(str(row["means"])),
             residuals=residuals_of_text(str(row["residuals"])),
             progress=ProgressProfile.from_text(str(row["progress"])),
+            limits=limits_of_text(str(row["limits"])),
         )
 
     def log_ratio(self, window: Window) -> PaceRatio:
         """Compare a window: its `log` is above 0 if it is slower than expected."""
-        return _compare(window.counts, window.seconds, self.means)
+        return _compare(window.counts, window.seconds, self.means, self.limits)
 
     def means_text(self) -> str:
         """The means as a JSON object, class ids as decimal strings, seconds to 9 digits."""
@@ -80,6 +88,10 @@ class Pace:
     def residuals_text(self) -> str:
         """The residuals as a JSON array, to 6 digits."""
         return json.dumps([float(f"{r:.6g}") for r in self.residuals.tolist()], separators=(",", ":"))
+
+    def limits_text(self) -> str:
+        """The limits as a JSON object, class ids as decimal strings."""
+        return json.dumps({str(c): n for c, n in self.limits.items()}, separators=(",", ":"))
 
 
 def means_of_text(text: str) -> dict[int, float]:
@@ -98,11 +110,20 @@ def residuals_of_text(text: str) -> Floats:
         raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers") from None
 
 
+def limits_of_text(text: str) -> dict[int, int]:
+    """The inverse of Pace.limits_text; none for an empty text, as rows of earlier versions have. Raises ValueError."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[int, Annotated[int, msgspec.Meta(ge=0)]])
+    except msgspec.MsgspecError:
+        raise ValueError(f"limits are {text[:140]!r}, expected a JSON object of class ids and counts") from None
+
+
 def fit_pace(paces: Sequence[RunPace | PackedRun]) -> Pace:
     """Fit the pace of a workload to its healthy runs.
 
     Each run is compared with the class means of the *other* runs, as a future run will be; classes that no other run
-    has are left out on both sides. With L_r the log ratio of run r and R_rw that of its window w,
+    has, or of which it has more intervals than their mean holds for, are left out on both sides. With L_r the log ratio
+    of run r and R_rw that of its window w,
 
         spread    = (n - 1) / n sqrt(sum L_r**2 / (n - 1))
         residuals = log R_rw - L_r, pooled
@@ -117,6 +138,8 @@ def fit_pace(paces: Sequence[RunPace | PackedRun]) -> Pace:
     lengths = {run.window_seconds for run in runs}
     if len(lengths) != 1:
         raise ValueError(f"window lengths of {len(runs)} runs are {sorted(lengths)}, expected one length for all")
+    (window_seconds,) = lengths
+    enough = TRUSTED_WINDOWS * window_seconds
     counts: Counter[int] = Counter()
     seconds: dict[int, float] = {}
     sums = [(run.counts, run.seconds) for run in runs]
@@ -129,7 +152,8 @@ def fit_pace(paces: Sequence[RunPace | PackedRun]) -> Pace:
     residuals: list[Floats] = []
     for run, (of_run, times) in zip(runs, sums, strict=True):
         # The difference may round to below 0 if the other intervals of a class took no time.
-        others = {c: max(0.0, seconds[c] - times[c]) / (counts[c] - n) for c, n in of_run.items() if counts[c] > n}
+        rest = {c: (counts[c] - n, max(0.0, seconds[c] - times[c])) for c, n in of_run.items() if counts[c] > n}
+        others = {c: took / m for c, (m, took) in rest.items() if MAX_REPEATS * m >= of_run[c] or took >= enough}
         if len(runs) == 1:
             others = {c: seconds[c] / n for c, n in counts.items()}
         whole = _compare(of_run, times, others)
@@ -144,17 +168,23 @@ def fit_pace(paces: Sequence[RunPace | PackedRun]) -> Pace:
     return Pace(
         runs=n or int(any(run.windows.number for run in runs)),
         windows=sum(run.windows.number for run in runs),
-        window_seconds=lengths.pop(),
+        window_seconds=window_seconds,
         spread=(n - 1) / n * math.sqrt(sum(e * e for e in effects) / (n - 1)) if n >= 2 else math.nan,
         means={c: seconds[c] / counts[c] for c in kept},
         residuals=_thin(np.sort(np.concatenate([np.empty(0), *residuals]))),
+        limits={c: MAX_REPEATS * counts[c] for c in kept if seconds[c] < enough},
     )
 
 
-def _compare(counts: Mapping[int, int], seconds: Mapping[int, float], means: Mapping[int, float]) -> PaceRatio:
+def _compare(
+    counts: Mapping[int, int],
+    seconds: Mapping[int, float],
+    means: Mapping[int, float],
+    limits: Mapping[int, int] = _NO_LIMITS,
+) -> PaceRatio:
     actual = expected = 0.0
     for class_id, count in counts.items():
-        if (mean := means.get(class_id)) is not None:
+        if (mean := means.get(class_id)) is not None and count <= limits.get(class_id, count):
             actual += seconds[class_id]
             expected += count * mean
     total = sum(seconds.values())

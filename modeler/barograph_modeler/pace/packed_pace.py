@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from barograph_modeler.pace.pace import Pace
-from barograph_modeler.pace.packed import PackedArray
+from barograph_modeler.pace.packed import NONE, PackedArray
 from barograph_modeler.pace.progress import SLOPES, UNKNOWN, DelaysOfRuns, ProgressProfile
 from barograph_modeler.pace.remaining import PaceSpread
 
@@ -38,6 +38,8 @@ class PackedPace(NamedTuple):
     means: PackedArray
     residuals: PackedArray
     progress: _Progress | None
+    limited: PackedArray = NONE
+    limits: PackedArray = NONE
 
     @classmethod
     def encode(cls, pace: Pace) -> bytes:
@@ -51,6 +53,8 @@ class PackedPace(NamedTuple):
             PackedArray("d", np.array(list(pace.means.values()), np.float64).tobytes()),
             PackedArray.of_seconds(pace.residuals.tolist()),
             None if pace.progress is None else _pack(pace.progress),
+            PackedArray.of_counts(list(pace.limits)),
+            PackedArray.of_counts(list(pace.limits.values())),
         )
         return zlib.compress(msgspec.msgpack.encode(packed), 1)
 
@@ -66,6 +70,7 @@ class PackedPace(NamedTuple):
             dict(zip(one.classes.array.tolist(), one.means.array.tolist(), strict=True)),
             one.residuals.array.astype(np.float64),
             None if one.progress is None else _unpack(one.progress),
+            dict(zip(one.limited.array.tolist(), one.limits.array.tolist(), strict=True)),
         )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.reduce.blocks import Intervals, reduce
 from barograph_alerts.detection.tolerance import tolerance
-from barograph_modeler.pace.pace import Pace, fit_pace, means_of_text, residuals_of_text
+from barograph_modeler.pace.pace import Pace, fit_pace, limits_of_text, means_of_text, residuals_of_text
 from barograph_modeler.pace.packed_pace import PackedPace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.timeline import Timeline
@@ -156,11 +156,32 @@ def test_a_window_is_compared_over_the_classes_that_are_known():
     assert unknown.share == 0
 
 
+def test_a_mean_of_little_data_holds_for_few_intervals():
+    usual = [Window({1: 90}, {1: 0.9}, float(i), i + 0.9) for i in range(30)]
+    rare = Window({2: 40}, {2: 0.4}, 30.0, 30.4)
+    pace = fit_pace([run_of([*usual, rare])])
+    assert pace.limits == {2: 80}
+    assert pace.log_ratio(Window({2: 80}, {2: 1.6}, 0.0, 1.6)).log == pytest.approx(math.log(2))
+    assert pace.log_ratio(Window({1: 10, 2: 81}, {1: 0.1, 2: 1.6}, 0.0, 1.7)).actual_seconds == pytest.approx(0.1)
+
+
+def test_runs_that_are_long_in_what_others_are_short_in_are_compared_in_the_rest():
+    """A class takes twice as long in the run that has next to nothing of it."""
+    usual = [Window({1: 90}, {1: 0.9}, float(i), i + 0.9) for i in range(30)]
+    rare, often = ([Window({2: n}, {2: n * s}, 30.0, 30.0 + n * s)] for n, s in ((20, 0.02), (2000, 0.01)))
+    pace = fit_pace([run_of([*usual, *rare]), run_of([*usual, *often])])
+    assert pace.spread == pytest.approx(0.0, abs=0.005)
+    assert pace.limits == {}
+
+
 def test_pace_survives_the_way_through_its_texts():
     pace = fit_pace([steady(f, classes=(2**64 - 1, 5)) for f in (1.0, 1.1, 0.9)])
     assert means_of_text(pace.means_text()) == pytest.approx(pace.means, rel=1e-8)
     assert residuals_of_text(pace.residuals_text()) == pytest.approx(pace.residuals, rel=1e-5)
     assert set(json.loads(pace.means_text())) == {"5", "18446744073709551615"}
+    few = fit_pace([steady(1.0, windows=1, classes=(2**64 - 1, 5))])
+    assert limits_of_text(few.limits_text()) == few.limits == {5: 60, 2**64 - 1: 60}
+    assert limits_of_text("") == {}
 
 
 @pytest.mark.parametrize("runs", [1, 5])
@@ -206,6 +227,12 @@ def test_texts_of_a_program_with_very_many_classes_fit_the_log_and_keep_the_long
 def test_texts_that_are_no_means_are_refused(text):
     with pytest.raises(ValueError, match=r"^means are "):
         means_of_text(text)
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"a": 1}', '{"1": -1}', '{"1": 0.5}'])
+def test_texts_that_are_no_limits_are_refused(text):
+    with pytest.raises(ValueError, match=r"^limits are "):
+        limits_of_text(text)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[[1]]", '["x"]', "[NaN]", "3"])
