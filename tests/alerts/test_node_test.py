@@ -103,6 +103,17 @@ def test_a_node_whose_rows_are_missing_is_neither_slow_nor_usual():
     assert evidence.slow_nodes == ("n1",)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_node_that_was_slow_and_of_which_nothing_is_known_any_more_is_not_named():
+    """It delayed the job by less than the margin."""
+    evidence = Evidence(None, nodes=JobNodes(4))
+    for i, span in enumerate(spans(80, 4, lambda i, k: 120 if k == 1 and i >= ONSET else 100)):
+        there = {name: value for name, value in span.most.items() if name != "n1" or i < ONSET + 10}
+        evidence.add_nodes(span._replace(most=there, mean=there, pace=1000.0))
+    assert evidence.score == 1
+    assert evidence.alarms == []
+
+
 @pytest.mark.parametrize(("history", "is_named"), [([1.0] * 60, True), ([1.0] * 30 + [1.2] * 30, False)])
 def test_where_earlier_runs_took_as_long_from_there_the_program_divides_its_work_otherwise(history, is_named):
     """The windows and spans of a job in which a node has 20 % more from the middle on."""

@@ -374,13 +374,15 @@ class NodeTest:
         """The nodes of the excursion with most evidence, if they delay the job by the margin or more."""
         if (worst := self._changed.worst) < 0 or self._changed.score <= 1:
             return None
-        since = [one for one in self._recent if one.started_at >= self._changed.starts[worst]]
+        size, began_at = self._changed.sums.size, self._changed.starts[worst]
+        recent = [(one, _padded(one.excess, size)) for one in self._recent if one.started_at >= began_at]
+        # In other kinds of work the level of the node may not be known.
+        since = [one for one, excess in recent if math.isfinite(excess[worst])]
         if len(since) < MIN_SPANS:
             return None
-        size = self._changed.sums.size
-        excess = np.array([_padded(one.excess, size) for one in since])
+        excess = np.array([excess for _, excess in recent if math.isfinite(excess[worst])])
         # The first span may have begun before.
-        full = excess[:, worst] >= SHARE * np.nanmax(excess[:, worst])
+        full = excess[:, worst] >= SHARE * excess[:, worst].max()
         mean = np.nanmean(np.where(np.isnan(excess[full]), 0.0, excess[full]), axis=0)
         slow = (mean >= SHARE * mean[worst]) & (self._changed.sums >= SHARE * self._changed.sums[worst])
         actual = math.fsum(one.pace for one, whole in zip(since, full, strict=True) if whole)
