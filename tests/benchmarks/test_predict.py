@@ -1,4 +1,4 @@
-"""The cost of a prediction with 10,000 known workloads, and that of a finished run.
+"""The cost of a prediction with 10,000 known workloads, that of a finished run, and memory of many sets of parameters.
 
 Asserted times are CPU time of this thread, which does not depend on the load of the machine; wall-clock times are
 printed only.
@@ -6,14 +6,17 @@ printed only.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import time
 import urllib.request
 
 import numpy as np
+import pytest
 from prometheus_client import CollectorRegistry
 
+from barograph.lab.bench.measured_collector import Usage
 from barograph_collector.daemon.service import serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
@@ -29,6 +32,8 @@ from helpers.scaling import law
 
 APPLICATIONS, PROBLEMS, SCALES = 100, 10, 10
 QUESTIONS = 2_000
+SETS = 250
+BYTES_OF_SETS = 40e6
 
 
 def full() -> Forecaster:
@@ -106,3 +111,27 @@ def test_a_finished_run_updates_an_application_of_1_000_runs_in_less_than_a_seco
             search(runs)
         print(f"Extra-P, each alone  {time.thread_time() - start:8.2f} s of CPU time")
     assert cpu < 1
+
+
+@pytest.mark.parametrize("name", ["input", "n"])
+def test_memory_of_many_sets_of_parameters(name: str) -> None:
+    """Words, each a problem of its own, and numbers, which are sizes of one problem."""
+    forecaster, rng = Forecaster(PredictorLibrary(Inline())), np.random.default_rng(4)
+    application = Application("lab", "study")
+    for n in range(SETS):
+        params = ((name, f"case{n}" if name == "input" else str(100 + n)),)
+        for ranks in (4, 8, 16, 32):
+            for _ in range(2):
+                place = WorkloadPlace(f"{n}@{ranks}", application, params, ranks, 1)
+                forecaster.history.learn(place, law(ranks, 1 + n / 10) * float(rng.lognormal(0, 0.02)))
+    gc.collect()
+    before = Usage.of_this_process().resident_bytes
+    forecaster.restore(forecaster.state())
+    while forecaster.library.waiting:
+        forecaster.step(0.0)
+    place = forecaster.library.published[application]
+    place.predict(place.space.locate(dict(params)), 64, None)
+    gc.collect()
+    more = Usage.of_this_process().resident_bytes - before
+    show(f"{SETS} values of {name} on four numbers of ranks", [f"memory               {more / 1e6:8.1f} MB more"])
+    assert more < BYTES_OF_SETS

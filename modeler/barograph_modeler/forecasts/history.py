@@ -19,7 +19,7 @@ SCALES: Final = 64
 SETS: Final = 256
 """Sets of parameters kept per application, likewise: studies of parameters have hundreds."""
 PROBLEMS: Final = 5_000
-"""Problems kept in total: their predictors take a few hundred kB each."""
+"""Problems kept in total: their predictors take some 20 kB each."""
 FIT_RUNS: Final = 2_000
 """Runs used in one fit; of more, the newest at each scale."""
 

@@ -38,7 +38,7 @@ def shown_number(number: float) -> str:
 
 def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
     """Median, lower and upper limit in seconds of a distribution of log seconds."""
-    lower, middle, upper = (logarithms.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
+    lower, middle, upper = logarithms.quantiles([TAIL, 0.5, 1 - TAIL]).tolist()
     reach = float(np.log(MAX_REACH))
     logs = (middle, max(lower, middle - reach), min(upper, middle + reach))
     middle, lower, upper = (float(np.exp(one)) for one in logs)

@@ -106,9 +106,9 @@ class Calibration(NamedTuple):
     def distances(self, one: HeldOutScale) -> Floats:
         """Distances of runs from the median, in half widths of the interval on their side; below 0 for faster runs."""
         _, mixture = join(one.models, self.weights_of(one.models))
-        lower, middle, upper = (mixture.quantile(p) for p in (TAIL, 0.5, 1 - TAIL))
+        lower, middle, upper = mixture.quantiles([TAIL, 0.5, 1 - TAIL]).tolist()
         y = one.log_seconds[-MAX_SCORED_RUNS:]
-        return np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower))
+        return np.asarray(np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower)))
 
 
 def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[dict[str, float], Mixture]:

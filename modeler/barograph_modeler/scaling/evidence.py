@@ -8,17 +8,14 @@ the smaller ones (Dawid 1984): shapes are weighted by how well they extrapolate.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.shapes import log_times
-
-Rows: TypeAlias = slice | npt.NDArray[np.intp]
+from barograph_modeler.scaling.shapes import Rows, log_times
 
 
 class Misfit(NamedTuple):
@@ -47,8 +44,30 @@ class ShapeForecast(NamedTuple):
     spreads: Floats
 
 
+class FittedShapes(NamedTuple):
+    """Shapes, fitted to the runs of one problem and one size. Arrays have a row per shape.
+
+    residuals: decorrelated differences of log times and log shapes, (shapes, scales). level: log seconds of the whole
+    work on one rank. squares: what is left of the residuals. volume: what the likelihoods share. freedom: degrees.
+    """
+
+    residuals: Floats
+    level: Floats
+    squares: Floats
+    volume: float
+    freedom: float
+
+    def spread(self, expected: float) -> Floats:
+        """Spread of the walk over a factor of e in ranks, in log seconds. expected: its prior mean."""
+        return np.asarray(np.sqrt((FREEDOM * expected**2 + self.squares) / self.freedom))
+
+    def log_likelihood(self, expected: float) -> Floats:
+        """Log likelihood of each shape, but for a term that all evidence of the same runs shares."""
+        return np.asarray(self.volume - self.freedom * np.log(self.spread(expected)))
+
+
 class ShapeEvidence:
-    """Evidence from the runs of one problem and one size. Arrays have a row per shape."""
+    """Evidence from the runs of one problem and one size."""
 
     def __init__(self, runs: Runs, misfit: Misfit = MISFITS[0]) -> None:
         known = Configurations.of(runs)
@@ -63,38 +82,34 @@ class ShapeEvidence:
             np.linalg.cholesky(walk + misfit.noise * np.diag(1 / known.repeats + misfit.stays))
         )
         self._one = self._inverse.sum(axis=1)
-        residuals = self._residuals(slice(None))
-        self.level: Floats = residuals @ self._one / (self._one @ self._one)
-        """Log seconds of the whole work on one rank."""
-        self._squares: Floats = ((residuals - self.level[:, None] * self._one) ** 2).sum(axis=1)
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the predictive distribution."""
         return FREEDOM + self.scales.size - 1
 
-    def spread(self, expected: float) -> Floats:
-        """Spread of the walk over a factor of e in ranks, in log seconds. expected: its prior mean."""
-        return np.asarray(np.sqrt((FREEDOM * expected**2 + self._squares) / self.freedom))
-
-    def log_likelihood(self, expected: float) -> Floats:
-        """Log likelihood of each shape, but for a term that all evidence of the same runs shares."""
-        volume = float(np.log(np.diag(self._inverse)).sum() - 0.5 * np.log(self._one @ self._one))
-        return np.asarray(volume - self.freedom * np.log(self.spread(expected)))
+    def fitted(self, chosen: Rows = slice(None)) -> FittedShapes:
+        """The shapes, fitted to the runs. Not kept, since all of them are a hundred kilobytes."""
+        residuals = self._residuals(chosen)
+        norm = self._one @ self._one
+        level = residuals @ self._one / norm
+        squares = ((residuals - level[:, None] * self._one) ** 2).sum(axis=1)
+        volume = float(np.log(np.diag(self._inverse)).sum() - 0.5 * np.log(norm))
+        return FittedShapes(residuals, level, squares, volume, self.freedom)
 
     def at(self, ranks: float, expected: float, chosen: Rows = slice(None)) -> ShapeForecast:
         """Log seconds of another run on `ranks` ranks. expected: as for spread. chosen: the shapes to predict with."""
         x = float(np.log(ranks))
         # Below the smallest scale the walk is independent of the walk above it.
         shared = self._inverse @ np.maximum(np.minimum(self._x, x) - self._x[0], 0.0)
-        level = self.level[chosen]
-        means = log_times(ranks)[chosen] + level + self._residuals(chosen) @ shared - level * (self._one @ shared)
+        fitted = self.fitted(chosen)
+        means = log_times(ranks)[chosen] + fitted.level * (1 - self._one @ shared) + fitted.residuals @ shared
         unknown = (1 - self._one @ shared) ** 2 / (self._one @ self._one)
         walked = abs(x - self._x[0]) - shared @ shared
         variance = float(walked + unknown) + self.misfit.noise * (1 + self.misfit.stays)
-        return ShapeForecast(means, np.sqrt(self.spread(expected)[chosen] ** 2 * variance + self._repeats))
+        return ShapeForecast(means, np.sqrt(fitted.spread(expected) ** 2 * variance + self._repeats))
 
     def _residuals(self, chosen: Rows) -> Floats:
-        """Decorrelated differences of log times and log shapes: (shapes, scales). Not stored, since they are large."""
+        """Decorrelated differences of log times and log shapes: (shapes, scales)."""
         shapes = np.stack([log_times(float(scale))[chosen] for scale in self.scales], axis=1)
         return np.asarray((self._y - shapes) @ self._inverse.T)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.evidence import ShapeEvidence
+from barograph_modeler.scaling.evidence import FittedShapes
 from barograph_modeler.scaling.shapes import KINDS, NO_OVERHEAD_AT_ALL, SHAPES, STEP
 
 SPREAD: Final = 0.04
@@ -45,27 +45,27 @@ class Pool:
         self._counts: dict[int, float] = {}
         self._log_spreads = 0.0
 
-    def add(self, evidence: ShapeEvidence, prior: Floats, sign: int = 1) -> None:
+    def add(self, fitted: FittedShapes, prior: Floats, sign: int = 1) -> None:
         """Add a problem's posterior; with sign -1, subtract it. prior: log prior of its shapes."""
-        weights = posterior(evidence.log_likelihood(SPREAD), prior)
-        table = _table(evidence, weights)
+        weights = posterior(fitted.log_likelihood(SPREAD), prior)
+        table = _table(fitted, weights)
         self.problems += sign
-        self._log_spreads += sign * _log_spread(evidence, weights)
-        for cell, share in _level(evidence, weights).items():
+        self._log_spreads += sign * _log_spread(fitted, weights)
+        for cell, share in _level(fitted, weights).items():
             self._counts[cell] = self._counts.get(cell, 0.0) + sign * share
             self._tables[cell] = self._tables.get(cell, 0.0) + sign * share * table
 
-    def prior(self, evidence: ShapeEvidence, prior: Floats) -> tuple[Floats, float]:
+    def prior(self, fitted: FittedShapes, prior: Floats) -> tuple[Floats, float]:
         """Log prior of the shapes of a problem in the pool, from the other problems, and its expected spread."""
-        weights = posterior(evidence.log_likelihood(SPREAD), prior)
-        level = float(weights @ evidence.level)
+        weights = posterior(fitted.log_likelihood(SPREAD), prior)
+        level = float(weights @ fitted.level)
         near = {cell: FAR + np.exp(-0.5 * ((LOWEST + cell * STEP - level) / NEAR) ** 2) for cell in self._counts}
-        own = sum(near[cell] * share for cell, share in _level(evidence, weights).items())
+        own = sum(near[cell] * share for cell, share in _level(fitted, weights).items())
         known = sum(near[cell] * count for cell, count in self._counts.items()) - own
-        pooled = sum((near[cell] * table for cell, table in self._tables.items()), -own * _table(evidence, weights))
-        shapes = sum(share * pooled[SHAPES.kind, cell] for cell, share in _split(_overhead(evidence)))
+        pooled = sum((near[cell] * table for cell, table in self._tables.items()), -own * _table(fitted, weights))
+        shapes = sum(share * pooled[SHAPES.kind, cell] for cell, share in _split(_overhead(fitted)))
         mixed = (GENERAL * np.exp(prior) + np.maximum(shapes, 0.0)) / (GENERAL + max(known, 0.0))
-        log_spreads = self._log_spreads - _log_spread(evidence, weights)
+        log_spreads = self._log_spreads - _log_spread(fitted, weights)
         spread = np.exp((SPREADS * np.log(SPREAD) + log_spreads) / (SPREADS + self.problems - 1))
         return np.log(mixed + TINY), float(spread)
 
@@ -83,25 +83,25 @@ def relevant(weights: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
     return chosen, weights[chosen] / weights[chosen].sum()
 
 
-def _overhead(evidence: ShapeEvidence) -> Floats:
+def _overhead(fitted: FittedShapes) -> Floats:
     """Log seconds of overhead at one rank; 0 for shapes without overhead, which are kinds of their own."""
-    return np.where(NO_OVERHEAD_AT_ALL, 0.0, evidence.level + SHAPES.overhead)
+    return np.where(NO_OVERHEAD_AT_ALL, 0.0, fitted.level + SHAPES.overhead)
 
 
-def _table(evidence: ShapeEvidence, weights: Floats) -> Floats:
+def _table(fitted: FittedShapes, weights: Floats) -> Floats:
     table = np.zeros((KINDS, _CELLS))
-    for cell, share in _split(_overhead(evidence)):
+    for cell, share in _split(_overhead(fitted)):
         np.add.at(table, (SHAPES.kind, cell), weights * share)
     return table
 
 
-def _level(evidence: ShapeEvidence, weights: Floats) -> dict[int, float]:
+def _level(fitted: FittedShapes, weights: Floats) -> dict[int, float]:
     """Shares of a problem in each level of work."""
-    return {int(cell[0]): float(share[0]) for cell, share in _split(np.array([weights @ evidence.level]))}
+    return {int(cell[0]): float(share[0]) for cell, share in _split(np.array([weights @ fitted.level]))}
 
 
-def _log_spread(evidence: ShapeEvidence, weights: Floats) -> float:
-    return 0.5 * float(np.log(weights @ evidence.spread(SPREAD) ** 2))
+def _log_spread(fitted: FittedShapes, weights: Floats) -> float:
+    return 0.5 * float(np.log(weights @ fitted.spread(SPREAD) ** 2))
 
 
 def _split(values: Floats) -> list[tuple[np.ndarray, Floats]]:

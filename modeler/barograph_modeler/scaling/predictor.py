@@ -347,17 +347,18 @@ class Predictor:
         return known.runs.scales.size < 2 and len(known.sizes) < 2 and self._pool.problems < 2
 
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
-        self._pool.add(evidence, log_prior(float(evidence.scales[-1])), sign)
+        self._pool.add(evidence.fitted(), log_prior(float(evidence.scales[-1])), sign)
 
     def _posterior(self, key: Key) -> tuple[Posterior, ...]:
         if key not in self._posteriors:
-            first = self._evidence[key][0]
-            prior, spread = self._pool.prior(first, log_prior(float(first.scales[-1])))
+            largest = float(self._evidence[key][0].scales[-1])
+            fits = [evidence.fitted() for evidence in self._evidence[key]]
+            prior, spread = self._pool.prior(fits[0], log_prior(largest))
             found, totals = [], []
-            for evidence in self._evidence[key]:
+            for evidence, fitted in zip(self._evidence[key], fits, strict=True):
                 # The same variance over a factor of e in ranks, whatever part of it is noise.
                 own = spread * float(np.sqrt((1 + MISFITS[0].noise) / (1 + evidence.misfit.noise)))
-                likelihood = evidence.log_likelihood(own)
+                likelihood = fitted.log_likelihood(own)
                 chosen, weights = relevant(posterior(likelihood, prior))
                 totals.append(np.logaddexp.reduce(likelihood + prior) + np.log(evidence.misfit.odds))
                 found.append(Posterior(0.0, chosen, weights, own))

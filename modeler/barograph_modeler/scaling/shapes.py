@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from barograph_modeler.maxima.sample import Floats
 
+Rows: TypeAlias = slice | npt.NDArray[np.intp]
+"""Some of the shapes."""
 FALLS: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 GROWTHS: Final = (0.0, 0.15, 0.5)
 BLENDS: Final = (0.7, 1.0, 3.0)
@@ -75,7 +77,7 @@ LEVELS: Final = int((MOST - LEAST) / STEP) + 1
 NO_OVERHEAD_AT_ALL: Final = SHAPES.overhead == NONE
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def log_times(ranks: float) -> Floats:
     """The logarithm of T / w on `ranks` ranks, one per shape. Cached for recently used numbers of ranks."""
     times = log_times_of_size(ranks, 0.0)
@@ -83,12 +85,13 @@ def log_times(ranks: float) -> Floats:
     return times
 
 
-def log_times_of_size(ranks: float, load: float) -> Floats:
-    """As `log_times`, with the overhead multiplied by exp(load)."""
+def log_times_of_size(ranks: float, load: float, chosen: Rows = slice(None)) -> Floats:
+    """As `log_times`, with the overhead multiplied by exp(load). chosen: the shapes."""
+    fall, growth, blend, contention, half, overheads, _ = (column[chosen] for column in SHAPES)
     x = float(np.log(ranks))
-    shared = np.log1p(SHAPES.contention * ranks / (ranks + SHAPES.half))
-    work, overhead = shared - SHAPES.fall * x, SHAPES.overhead + load + SHAPES.growth * x
-    return np.asarray(np.logaddexp(SHAPES.blend * work, SHAPES.blend * overhead) / SHAPES.blend)
+    shared = np.log1p(contention * ranks / (ranks + half))
+    work, overhead = shared - fall * x, overheads + load + growth * x
+    return np.asarray(np.logaddexp(blend * work, blend * overhead) / blend)
 
 
 def log_prior(largest_ranks: float | None) -> Floats:

@@ -25,5 +25,5 @@ def from_other_problems(known: Sequence[Mixture]) -> Mixture:
 
 def _moments(known: Sequence[Mixture]) -> tuple[Floats, Floats]:
     """Medians, and variances from the half-widths of the central 68 %."""
-    limits = np.array([[one.quantile(p) for p in (0.16, 0.5, 0.84)] for one in known])
+    limits = np.array([one.quantiles([0.16, 0.5, 0.84]) for one in known])
     return limits[:, 1], ((limits[:, 2] - limits[:, 0]) / 2) ** 2

@@ -122,6 +122,8 @@ class _ProblemQuery:
         self._known = known
         self._predictor = known.predictor
         self.refusal: Refusal | None = None
+        self._predictions: dict[int, Prediction | Refusal] = {}
+        """By ranks: an answer needs some of them several times."""
         self.given = CompletedParams(question.params)
         try:
             self.given = completed(known, question.params)
@@ -144,6 +146,11 @@ class _ProblemQuery:
         """The runtime on `ranks` ranks. Raises BadQuestion."""
         if self.refusal is not None:
             return self.refusal
+        if ranks not in self._predictions:
+            self._predictions[ranks] = self._predict(ranks)
+        return self._predictions[ranks]
+
+    def _predict(self, ranks: int) -> Prediction | Refusal:
         nodes = self._nodes(ranks)
         if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
             return self._place.applied(known, ranks)

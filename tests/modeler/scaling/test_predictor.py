@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import t as student_t
 
 import barograph_modeler.scaling.predictor as predictor_module
@@ -228,7 +229,7 @@ def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller()
     """Two ways to the same weights: all scales at once, and scale by scale. They differ by what no shape changes."""
     history = runs(amdahl(1, 100), noise=0.05)
     spread = 0.04
-    whole = ShapeEvidence(history).log_likelihood(spread)
+    whole = ShapeEvidence(history).fitted().log_likelihood(spread)
     steps = np.zeros(whole.size)
     for count in range(1, len(SCALES)):
         seen = ShapeEvidence(history.select(np.arange(count)))
@@ -241,7 +242,8 @@ def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller()
 
 
 def test_taking_a_problem_out_of_the_pool_leaves_no_trace():
-    pool, one, other = Pool(), ShapeEvidence(runs(amdahl(1, 100))), ShapeEvidence(runs(amdahl(2, 300)))
+    pool = Pool()
+    one, other = (ShapeEvidence(runs(law)).fitted() for law in (amdahl(1, 100), amdahl(2, 300)))
     prior = log_prior(16)
     pool.add(one, prior)
     before = pool.prior(one, prior)
@@ -259,6 +261,32 @@ def test_shapes_hold_amdahls_law():
         expected = np.log(1 / ranks + np.exp(SHAPES.overhead[plain]))
         assert log_times(ranks)[plain] == pytest.approx(expected)
     assert np.exp(log_prior(64.0)).sum() == pytest.approx(1)
+
+
+def test_quantiles_that_are_found_together_are_the_roots_of_the_distribution_function():
+    """Of mixtures with components that are far apart, narrow, heavy-tailed, light or stretched on either side."""
+    rng = np.random.default_rng(4)
+    levels = [1e-4, 0.025, 0.5, 0.975, 0.9999]
+    for count in (1, 2, 40):
+        for _ in range(10):
+            freedom = rng.choice([1.0, 4.0, 30.0], count)
+            spreads = 10 ** rng.uniform(-4, 1, count)
+            plain = Mixture(rng.dirichlet(np.full(count, 0.3)), rng.normal(0, 20, count), spreads, freedom)
+            other = Mixture.single(3.0, 0.1, 4.0).widened(2.0, 3.0)
+            for mixture in (plain, plain.widened(1.8, 1.4), Mixture.joined([(0.3, plain), (0.7, other)])):
+                found = mixture.quantiles(levels)
+                roots = [brentq(lambda x, of, p: 1 - of.tail(x) - p, -1e6, 1e6, (mixture, p), 1e-12) for p in levels]
+                assert found == pytest.approx(roots, abs=1e-8, rel=1e-8)
+
+
+def test_a_problem_keeps_its_runs_and_weights_and_not_what_thousands_of_shapes_left_of_them():
+    def kept(count: int) -> int:
+        problems = {f"input={n}": runs(amdahl(n, 100), SCALES) for n in range(1, count + 1)}
+        predictor = fit(problems)
+        predicted(predictor, "input=1", 64)
+        return len(pickle.dumps(predictor))
+
+    assert (kept(8) - kept(4)) / 4 < 32_000  # a column of the shapes has as many bytes
 
 
 def test_quantiles_of_a_mixture_are_where_its_distribution_function_says():

@@ -19,7 +19,7 @@ from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import FREEDOM, MISFITS
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.pool import SPREAD, posterior, relevant
-from barograph_modeler.scaling.shapes import SHAPES, log_prior, log_times_of_size
+from barograph_modeler.scaling.shapes import SHAPES, Rows, log_prior, log_times_of_size
 
 OVERHEADS: Final = ((-1.0, 0.4), (-2 / 3, 0.2), (-1 / 3, 0.2), (0.0, 0.2))
 """d, and its prior."""
@@ -58,25 +58,30 @@ class SizedCurves:
         spreads = REFINED / SPREAD * np.maximum(np.abs(self._exponents), MIN_EXPONENT)
         design = np.vstack([self._design, np.column_stack([np.zeros(spreads.size), np.diag(1 / spreads)])])
         self._covariance: Floats = np.linalg.inv(design.T @ design)
-        residuals, coefficients, squares, prior = [], [], [], []
-        for d, odds in OVERHEADS:
-            shapes = np.stack(
-                [log_times_of_size(np.exp(x), d * w) for x, w in zip(self._x, self._work, strict=True)], axis=1
-            )
+
+        def fitted(d: float, chosen: Rows) -> tuple[Floats, Floats, Floats]:
+            """Residuals, coefficients and squares of some shapes."""
+            places = zip(self._x, self._work, strict=True)
+            shapes = np.stack([log_times_of_size(np.exp(x), d * w, chosen) for x, w in places], axis=1)
             left = (known.log_seconds - shapes) @ self._inverse.T
             rows = np.hstack([left, np.broadcast_to(self._exponents / spreads, (len(left), spreads.size))])
             found = rows @ design @ self._covariance
-            residuals.append(left - found @ self._design.T)
-            coefficients.append(found)
-            squares.append(((rows - found @ design.T) ** 2).sum(axis=1))
+            return left - found @ self._design.T, found, ((rows - found @ design.T) ** 2).sum(axis=1)
+
+        general = log_prior(None if known.is_series else float(known.ranks[-1]))
+        squares, prior = [], []
+        for d, odds in OVERHEADS:
+            squares.append(fitted(d, slice(None))[2])
             unusual = np.where((SHAPES.growth > 0) & (d > -1), np.log(GROWING_WITH_WORK), 0.0)
-            prior.append(np.log(odds) + unusual + log_prior(None if known.is_series else float(known.ranks[-1])))
+            prior.append(np.log(odds) + unusual + general)
         spread = np.sqrt((FREEDOM * SPREAD**2 + np.concatenate(squares)) / self.freedom)
         chosen, self._weights = relevant(posterior(-self.freedom * np.log(spread), np.concatenate(prior)))
         self._overhead, self._shape = np.divmod(chosen, SHAPES.fall.size)
         self._spread: Floats = spread[chosen]
-        self._residuals: Floats = np.concatenate(residuals)[chosen]
-        self._coefficients: Floats = np.concatenate(coefficients)[chosen]
+        # Those of all shapes take megabytes.
+        kept = [fitted(d, self._shape[self._overhead == i])[:2] for i, (d, _) in enumerate(OVERHEADS)]
+        self._residuals: Floats = np.concatenate([left for left, _ in kept])
+        self._coefficients: Floats = np.concatenate([found for _, found in kept])
 
     def at(self, ranks: float, size: Floats) -> Mixture:
         """Log seconds of another run. size: (k,), as in the configurations, above 0."""
@@ -86,7 +91,7 @@ class SizedCurves:
         shapes = np.empty(self._shape.size)
         for i, (d, _) in enumerate(OVERHEADS):
             mine = self._overhead == i
-            shapes[mine] = log_times_of_size(ranks, d * work)[self._shape[mine]]
+            shapes[mine] = log_times_of_size(ranks, d * work, self._shape[mine])
         row = np.concatenate([[1.0], n])
         means = shapes + self._coefficients @ row + self._residuals @ shared
         rest = row - self._design.T @ shared

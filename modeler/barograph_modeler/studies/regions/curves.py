@@ -27,7 +27,7 @@ class PartCurves:
         self._evidence = {name: ShapeEvidence(runs) for name, runs in problems.items()}
         self._pool = Pool()
         for evidence in self._evidence.values():
-            self._pool.add(evidence, log_prior(None))
+            self._pool.add(evidence.fitted(), log_prior(None))
         self._posterior = cache(self._fit)
 
     def at(self, problem: str, ranks: float) -> Mixture:
@@ -38,6 +38,6 @@ class PartCurves:
 
     def _fit(self, problem: str) -> tuple[npt.NDArray[np.intp], Floats, float]:
         """Positions and weights of the relevant shapes, and the expected spread of the walk."""
-        evidence = self._evidence[problem]
-        prior, spread = self._pool.prior(evidence, log_prior(None))
-        return *relevant(posterior(evidence.log_likelihood(spread), prior)), spread
+        fitted = self._evidence[problem].fitted()
+        prior, spread = self._pool.prior(fitted, log_prior(None))
+        return *relevant(posterior(fitted.log_likelihood(spread), prior)), spread
