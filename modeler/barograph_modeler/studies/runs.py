@@ -47,9 +47,11 @@ class Grid:
 
 
 def figure(value: float | None) -> str:
-    """A number with three decimals, from 1e5 on in scientific notation; `N/A` for None and numbers not finite."""
+    """A count, or a number with three decimals, from 1e5 on in scientific notation; `N/A` for None and not finite."""
     if value is None or not np.isfinite(value):
         return "N/A"
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:.3f}" if abs(value) < 1e5 else f"{value:.1e}"
 
 

@@ -53,7 +53,8 @@ def _targets(rows: Sequence[Scored], columns: list[str]) -> Grid:
     by_column = [
         [row.targets for row in rows if (row.application[0], row.model) == (name, LABELS[0])] for name in columns
     ]
-    cells = [[over_known(average, counts) for counts in by_column] for average in (min, np.median, max)]
+    averages = [[over_known(average, counts) for counts in by_column] for average in (min, np.median, max)]
+    cells = [[int(one) if one is not None and one.is_integer() else one for one in row] for row in averages]
     return Grid(f"Distinct training targets, {rows[0].scaling} scaling", ["fewest", "median", "most"], columns, cells)
 
 
