@@ -39,9 +39,11 @@ def jobs(readers: Sequence[LogReader], asked: JobQuery, limit: int) -> list[Row]
 
     readers: of all logs, each of which has the jobs of its collector.
     """
-    # No user takes more than half of the lines, unless the user is selected.
+    # No user takes more than half of the lines, unless the user is selected or lines would be left.
     quota = limit if asked.user or asked.name else max(1, limit // 2)
     found = asked.joint(CLOCK.now(), quota, limit).ask(readers, limit)
+    if (left := limit - len(found)) and any(row["of_user"] > quota for row in found):
+        found = asked.joint(CLOCK.now(), quota + left, limit).ask(readers, limit)
     return [shown(row) for row in found[::-1]]
 
 
