@@ -51,20 +51,22 @@ def _is_daily(node: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _bounds(table: str, names: set[str], condition: Any) -> Wanted:
-    job, since, until = "", -math.inf, math.inf
+    jobs: tuple[str, ...] = ()
+    since, until = -math.inf, math.inf
     for kind, column, value in _comparisons(names, condition):
-        if column == "job" and kind == "COMPARE_EQUAL" and isinstance(value, str):
-            job = value
+        if column == "job" and kind in ("COMPARE_EQUAL", "COMPARE_IN"):
+            among = value if kind == "COMPARE_IN" else [value]
+            jobs = tuple(sorted(among)) if all(isinstance(one, str) for one in among) else jobs
         elif column == TIME_COLUMNS[table] and isinstance(value, int | float):
             if kind in ("COMPARE_EQUAL", "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"):
                 since = max(since, value)
             if kind in ("COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"):
                 until = min(until, value)
-    return Wanted(job, since, until)
+    return Wanted(jobs, since, until)
 
 
 def _comparisons(names: set[str], condition: Any) -> Iterator[tuple[str, str, Any]]:
-    """Comparisons of a column with a constant, all of which hold: kind, column, constant."""
+    """Comparisons of a column with a constant, all of which hold: kind, column, constant; with several, as a list."""
     if not isinstance(condition, dict):
         return
     if condition.get("type") == "CONJUNCTION_AND":
@@ -74,11 +76,21 @@ def _comparisons(names: set[str], condition: Any) -> Iterator[tuple[str, str, An
         left, right = condition["left"], condition["right"]
         if right.get("type") == "COLUMN_REF":
             left, right, kind = right, left, _MIRRORED[kind]
-        if left.get("type") == "COLUMN_REF" and right.get("type") == "VALUE_CONSTANT":
-            *qualified, column = left["column_names"]
-            # Another name is that of a table outside of a subquery.
-            if not qualified or (len(qualified) == 1 and qualified[0] in names):
-                yield kind, column, _constant(right["value"])
+        if right.get("type") == "VALUE_CONSTANT" and (column := _column(left, names)):
+            yield kind, column, _constant(right["value"])
+    elif condition.get("type") == "COMPARE_IN":
+        asked, *among = condition["children"]
+        if all(one.get("type") == "VALUE_CONSTANT" for one in among) and (column := _column(asked, names)):
+            yield "COMPARE_IN", column, [_constant(one["value"]) for one in among]
+
+
+def _column(node: Any, names: set[str]) -> str:
+    """The name of a column of a table that has these names; empty for other nodes, and what may be another table's."""
+    if node.get("type") != "COLUMN_REF":
+        return ""
+    *qualified, column = node["column_names"]
+    # Another name is that of a table outside of a subquery.
+    return column if not qualified or (len(qualified) == 1 and qualified[0] in names) else ""
 
 
 def _constant(value: Any) -> Any:

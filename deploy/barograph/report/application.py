@@ -43,7 +43,7 @@ def view(
         raise NothingKnown(f"{app} has run on {', '.join(clusters)}, expected --cluster with one of them")
     text, others = _select(every, params)
     selected = [run for run in every if run["params"] == text]
-    runs = queries.ProblemRuns(app, clusters[0], text, since)
+    runs = queries.ProblemRuns(app, clusters[0], text, since, selected)
     bands = context.learned(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
     where, largest = {"app": app, "cluster": runs.cluster, "curve": 1}, max(scale.ranks for scale in scales)

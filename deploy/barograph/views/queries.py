@@ -35,6 +35,8 @@ MAX_OUTCOMES: Final = 200
 MAX_EVENTS: Final = 40
 MAX_CLASSES: Final = 1_000
 """Classes of an application that count."""
+MAX_NAMED: Final = 2_000
+"""Jobs that a query names. More are selected by what they have in common, for which more of the log is read."""
 _DAY: Final = 86400
 
 
@@ -60,7 +62,9 @@ def grouped_jobs(condition: str) -> str:
     """Rows of `jobs` for which a condition holds, their `workload` replaced by the group of like work of each job."""
     return f"""(
     SELECT jobs.* REPLACE (coalesce(assigned.workload, jobs.workload) AS workload) FROM jobs
-    LEFT JOIN (SELECT job, workload FROM assignments {newest("job")}) assigned USING (job) WHERE {condition})"""
+    LEFT JOIN (
+        SELECT job, workload FROM assignments SEMI JOIN (FROM jobs WHERE {condition}) USING (job) {newest("job")}
+    ) assigned USING (job) WHERE {condition})"""
 
 
 def open_jobs(now: float) -> JointQuery:
@@ -378,12 +382,16 @@ FROM {grouped_jobs(where)} jobs JOIN runs USING (job) WHERE {_ended(since)} ORDE
 
 
 class ProblemRuns(NamedTuple):
-    """Selects the runs of one problem that ended since a time (Unix seconds). params: JSON as in the log."""
+    """Selects the runs of one problem that ended since a time (Unix seconds). params: JSON as in the log.
+
+    known: their rows of `ended_runs`, with which less of the log is read.
+    """
 
     app: str
     cluster: str
     params: str
     since: float
+    known: Sequence[Row] = ()
 
     @property
     def subject(self) -> str:
@@ -392,12 +400,16 @@ class ProblemRuns(NamedTuple):
 
     @property
     def jobs(self) -> str:
-        """A SELECT of the names of the jobs."""
+        """The names of the jobs, as a list or a SELECT."""
+        if 0 < len(self.known) <= MAX_NAMED:
+            return _texts(row["job"] for row in self.known)
         return f"SELECT job FROM jobs JOIN runs USING (job) WHERE {self.subject} AND {_ended(self.since)}"
 
     @property
     def healthy(self) -> str:
-        """A SELECT of the names of the jobs that succeeded and never alarmed."""
+        """The names of the jobs that succeeded and never alarmed, likewise."""
+        if 0 < len(self.known) <= MAX_NAMED:
+            return _texts(row["job"] for row in self.known if row["exit_status"] == 0 and not row["alarmed"])
         return f"{self.jobs} AND exit_status = 0 AND job NOT IN ({_alarmed(self.since)})"
 
     def forecasts(self) -> JointQuery:
@@ -452,13 +464,17 @@ WHERE drawn % step::UBIGINT = 0 ORDER BY drawn"""
         return JointQuery(text, joined(lambda row: row["drawn"]))
 
     def _singles(self, class_ids: Iterable[int]) -> str:
-        return f"""FROM blocks JOIN {grouped_jobs(self.subject)} jobs USING (job)
-    WHERE "count" = 1 AND class_id IN ({_numbers(class_ids)}) AND {self._blocks}"""
+        of_classes = f'"count" = 1 AND class_id IN ({_numbers(class_ids)}) AND {self._blocks}'
+        return f"FROM (SELECT * FROM blocks WHERE {of_classes}) JOIN {grouped_jobs(self.subject)} jobs USING (job)"
 
     @property
     def _blocks(self) -> str:
-        """The condition for blocks of the healthy runs. The bound in time lets DuckDB skip most of a long log."""
-        return f"job IN ({self.healthy}) AND ended_at >= {self.since - OPEN_DAYS * _DAY:.0f}"
+        """The condition for blocks of the healthy runs. The bounds in time let DuckDB skip most of a long log."""
+        begun, ended = self.since - OPEN_DAYS * _DAY, ""
+        if self.known:
+            begun = min(row["ended_at"] - row["runtime_seconds"] for row in self.known) - SLACK_SECONDS
+            ended = f" AND ended_at <= {max(row['ended_at'] for row in self.known) + SLACK_SECONDS:.0f}"
+        return f"job IN ({self.healthy}) AND ended_at >= {begun:.0f}{ended}"
 
 
 def bands(workloads: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
@@ -50,15 +51,16 @@ class ArchivedFile(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Rows of a job, empty for any, with times from `since` to `until` (Unix seconds)."""
+    """Rows of some jobs, sorted, none for any, with times from `since` to `until` (Unix seconds)."""
 
-    job: str = ""
+    jobs: tuple[str, ...] = ()
     since: float = -math.inf
     until: float = math.inf
 
     def may_have(self, file: ArchivedFile) -> bool:
         """Whether a file can have such rows."""
-        if self.job and not file.first_job <= self.job <= file.last_job:
+        at = bisect_left(self.jobs, file.first_job)
+        if self.jobs and not (at < len(self.jobs) and self.jobs[at] <= file.last_job):
             return False
         # A comparison with NaN is false, and for DuckDB it is the greatest number.
         return (file.first_at, file.last_at) == (0.0, 0.0) or not (

@@ -150,7 +150,7 @@ class Partitions:
                 continue
             if not partition.archived:
                 found.append(DaySource(f'"{partition.table(name)}"'))
-            elif source := self.archive.source(name, [partition.day], [Wanted(job)]):
+            elif source := self.archive.source(name, [partition.day], [Wanted((job,) if job else ())]):
                 found.append(DaySource(source, partition.day))
         return found or [DaySource(f'"{name}"')]
 
