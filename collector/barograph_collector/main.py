@@ -28,7 +28,7 @@ from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
-from barograph_collector.storage.days.extensions import LakeError, extension
+from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.store import LOG, Store, put_journal
 
 ARENAS: Final = 2
@@ -114,6 +114,8 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             if keyring is not None:
                 keyring.poll()
             drain.poll()
+            if publisher is not None:
+                publisher.watch()
         notifier.stopping()
         timer = threading.Timer(LEAVE_SECONDS, _leave)
         timer.daemon = True
@@ -129,26 +131,9 @@ def _prepare(settings: CollectorSettings, state: Path) -> Lake | None:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot create the state directory {state}: {error.strerror}") from None
-    lake = _lake(settings, state)  # before a log is made
+    lake = settings.lake_of(state)  # before a log is made
     put_journal(state, settings.journal)
     return lake
-
-
-def _lake(settings: CollectorSettings, state: Path) -> Lake | None:
-    """The lake, if there is one. Raises LakeError where a package or the credentials of its store are missing."""
-    if settings.lake is None:
-        return None
-    extension("ducklake")
-    if settings.catalog is not None:
-        extension("postgres_scanner")
-    return Lake.find(
-        settings.lake,
-        state,
-        settings.catalog or "",
-        settings.lake_endpoint or "",
-        settings.lake_credentials,
-        os.environ,
-    )
 
 
 def limit_arenas() -> None:

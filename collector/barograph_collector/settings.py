@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
-from barograph_agent.settings.setting import REQUIRED, Directory, File, Form, Option, Size, path
-from barograph_agent.settings.sources import ConfigError
+from barograph_agent.settings.setting import REQUIRED, Directory, File, Form, Option, Size, declared, path
+from barograph_agent.settings.sources import ConfigError, Configuration
 from barograph_collector.auth.http_access import is_loopback
+from barograph_collector.daemon.options import add_option
 from barograph_collector.daemon.settings import DaemonSettings, Metrics
 from barograph_collector.lake.expiry import FORM, Periods
 from barograph_collector.lake.lease import redacted
-from barograph_collector.lake.place import lake_place
+from barograph_collector.lake.place import Lake, lake_place
 from barograph_collector.storage.days.data_path import SCHEME
+from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.days.retention import Retention
+
+LAKE: Final = ("lake", "lake_endpoint", "lake_credentials", "catalog")
+"""The settings that name a lake."""
 
 
 def tcp_endpoint(value: str) -> str:
@@ -154,6 +160,19 @@ class CollectorSettings(DaemonSettings, frozen=True):
         """Which days stay where."""
         return Retention(self.keep_days, self.keep_bytes, self.hot_days)
 
+    def lake_of(self, state: Path) -> Lake | None:
+        """The lake of the log in a state directory, None for none.
+
+        Raises LakeError where a package or the credentials of its store are missing.
+        """
+        if self.lake is None:
+            return None
+        extension("ducklake")
+        if self.catalog is not None:
+            extension("postgres_scanner")
+        place = self.lake, state, self.catalog or "", self.lake_endpoint or "", self.lake_credentials
+        return Lake.find(*place, os.environ)
+
     def check(self) -> None:
         """Check the listening address and MUNGE against the keys. Raises ConfigError."""
         if self.keys is None and not is_loopback(urlsplit(self.listen).hostname or ""):
@@ -169,3 +188,17 @@ class CollectorSettings(DaemonSettings, frozen=True):
                 raise ConfigError(f"{name}: expected lake with it, as s3://BUCKET/PREFIX")
         if self.munge is not None and self.keys is None:
             raise ConfigError("munge: expected keys with it: without keys no credential is verified")
+
+
+def add_lake_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a lake."""
+    for name in LAKE:
+        add_option(parser, declared(CollectorSettings)[name])
+
+
+def named_lake(options: argparse.Namespace) -> Lake | None:
+    """The lake that these options name, of the log in `--state`; None for none. Raises ConfigError and LakeError."""
+    given = {name: value for name in LAKE if (value := getattr(options, name)) is not None}
+    settings = Configuration(CollectorSettings, given=given, environment={}, file=None).settings
+    settings.check()
+    return settings.lake_of(options.state)

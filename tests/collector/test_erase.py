@@ -244,7 +244,13 @@ def test_the_command_says_what_there_is_and_erases_with_yes(lake_and_log: tuple[
     refused = barograph(USER, "--state", state)
     assert (refused.returncode, refused.stderr) == (
         65,
-        f"barograph erase: {state / LOG} has a lake, expected --lake with its place\n",
+        f"barograph erase: {state / LOG} has the lake {lake}, expected --lake with it, and its --catalog\n",
+    )
+    assert barograph(USER, "--state", state, "--lake", lake.with_name("other")).stderr == refused.stderr
+    misspelt = barograph(USER, "--state", state, "--lake", "s3://Lake")
+    assert (misspelt.returncode, misspelt.stderr) == (
+        65,
+        "barograph erase: argument --lake: 's3://Lake' is no place in an object store, expected s3://BUCKET/PREFIX\n",
     )
     asked = barograph(USER, "--state", state, "--lake", lake)
     assert asked.stdout.startswith(f"would erase 5 jobs of {USER}\n  10 rows of jobs\n")

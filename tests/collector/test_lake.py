@@ -30,7 +30,7 @@ from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES, Compa
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
 from barograph_collector.lake.lease import CATALOG_FILE, FileLease
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import RETRY_SECONDS, LakeParts, Publisher
+from barograph_collector.lake.publisher import RETRY_SECONDS, SILENT_SECONDS, LakeParts, Publisher
 from barograph_collector.storage.days import extensions
 from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
@@ -457,3 +457,31 @@ def test_acknowledgements_do_not_wait_for_a_lake_that_hangs(tmp_path: Path, monk
         wait_until(lambda: collector.publisher and collector.publisher.figures.position >= 1990, "rows in the lake")
     (rows,) = rows_of(tmp_path / "lake", "blocks")
     assert len({row[0] for row in rows}) == len(rows) == 1990
+
+
+def test_a_lake_that_does_not_answer_is_one_line_and_a_lag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1.0
+    with Store(tmp_path / "log.duckdb") as store:
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now))
+        seen: list[tuple[float, int]] = []
+
+        def slow() -> bool:
+            nonlocal now
+            for seconds in (SILENT_SECONDS, 1.0, 1.0):
+                now += seconds
+                publisher.watch()
+                said = [text for text in caplog.messages if "has not answered for 120 s; the log goes on" in text]
+                seen.append((publisher.figures.lag_seconds(now), len(said)))
+            return False
+
+        monkeypatch.setattr(publisher, "expire", slow)
+        publisher.look()
+        assert seen == [(0.0, 0), (121.0, 1), (122.0, 1)]
+        publisher.watch()
+        assert publisher.figures.lag_seconds(now) == 0.0
+        now += 100.0
+        publisher.look()
+        assert seen[3:] == [(0.0, 1), (121.0, 2), (122.0, 2)]
+        publisher.close()

@@ -18,6 +18,7 @@ from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.files import FileWriter
 from barograph_collector.lake.layout import COLLECTOR, RowRange, columns, places_of
 from barograph_collector.lake.place import Lake
+from barograph_collector.lake.publisher import LakeMark
 from barograph_collector.storage.connection import StoreError, first_line
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.erased import Erased
@@ -64,8 +65,9 @@ def erase(user: str, state: Path, lake: Lake | None = None, *, dry: bool = False
     """
     if not (state / LOG).is_file():
         raise ErasureError(f"{state / LOG}: not found, expected the log of a collector")
-    if lake is None and (state / f"{LOG}.lake").exists():
-        raise ErasureError(f"{state / LOG} has a lake, expected --lake with its place")
+    mark = LakeMark.read(state / LOG, system.disk)
+    if mark.lake and (lake is None or lake.name != mark.lake):
+        raise ErasureError(f"{state / LOG} has the lake {mark.lake}, expected --lake with it, and its --catalog")
     try:
         with Store(state / LOG, system=system, lake=lake and lake.data) as store:
             found = _Found(store, user, lake, system)

@@ -193,7 +193,6 @@ class Catalog:
     def close(self) -> None:
         """Let another committer in."""
         self.connection.close()
-        self._lease.close()
 
     @contextlib.contextmanager
     def _transaction(self, create: bool = False) -> Iterator[None]:

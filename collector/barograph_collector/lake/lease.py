@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 import duckdb
@@ -26,12 +26,12 @@ _ENGLISH: Final = re.compile(r"C|POSIX|C\..*|en_.*|")
 _PASSWORD: Final = re.compile(r"(://[^:@/\s]*):[^@/\s]*@")
 
 
-class Lease(Protocol):
+class Lease:
     """The right to commit. All methods raise LakeError, duckdb.Error and OSError."""
 
     target: str
     """What DuckDB attaches."""
-    file: Path | None
+    file: Path | None = None
     """That of the catalog; None if a server has it."""
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -49,23 +49,17 @@ class Lease(Protocol):
     def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let no deleted row be left in the catalog, where that is a file. It is not attached."""
 
-    def close(self) -> None:
-        """Let others commit."""
 
-
-class FileLease:
+class FileLease(Lease):
     """A catalog in a file: a lock file beside it is held while the catalog is attached."""
 
     def __init__(self, directory: Path, disk: Disk, clock: Clock = CLOCK) -> None:
-        self.file: Path | None = directory / CATALOG_FILE
+        self.file = directory / CATALOG_FILE
         self.target = f"ducklake:{self.file}"
         self._directory = directory
         self._disk = disk
         self._clock = clock
         self._lock = -1
-
-    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Nothing."""
 
     def hold(self) -> None:
         """Take the lock."""
@@ -91,9 +85,6 @@ class FileLease:
                 self._disk.close(self._lock)
             self._lock = -1
 
-    def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Nothing: the lock is held."""
-
     def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Write the file anew. After a crash it is the old one or the new one."""
         self.hold()
@@ -103,11 +94,11 @@ class FileLease:
             self.release()
 
     def _rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
-        assert self.file is not None
-        target = self.file.with_name(f"{self.file.name}.new")
+        file = self._directory / CATALOG_FILE
+        target = file.with_name(f"{file.name}.new")
         for left in (target, target.with_name(f"{target.name}.wal")):
             self._disk.unlink(left, missing_ok=True)
-        connection.execute(f"ATTACH {literal(str(self.file))} AS old (READ_ONLY)")
+        connection.execute(f"ATTACH {literal(str(file))} AS old (READ_ONLY)")
         try:
             connection.execute(f"ATTACH {literal(str(target))} AS new")
             try:
@@ -116,16 +107,11 @@ class FileLease:
                 connection.execute("DETACH new")
         finally:
             connection.execute("DETACH old")
-        self._disk.rename(target, self.file)
-
-    def close(self) -> None:
-        """Nothing: the lock is held for a commit."""
+        self._disk.rename(target, file)
 
 
-class ServerLease:
+class ServerLease(Lease):
     """A catalog in PostgreSQL: an advisory lock is held for each transaction, and ends with its connection."""
-
-    file: Path | None = None
 
     def __init__(self, url: str) -> None:
         """url: postgresql://USER@HOST/DATABASE; a password may also be where libpq finds it."""
@@ -145,9 +131,6 @@ class ServerLease:
             self._connection.execute(f"ATTACH {literal(self._url)} AS lease (TYPE postgres)")
             self._attached = True
 
-    def release(self) -> None:
-        """Nothing: the connection stays."""
-
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Wait for the lock, at most LOCK_SECONDS."""
         query = (
@@ -160,12 +143,6 @@ class ServerLease:
                 f"the catalog's server has lc_messages {row and row[0]!r}, expected C: DuckLake finds conflicts in the"
                 " text of errors; ALTER ROLE ... SET lc_messages = 'C'"
             )
-
-    def rewrite(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Nothing: that is the server's VACUUM."""
-
-    def close(self) -> None:
-        """Nothing: the lock ends with the transaction."""
 
 
 def redacted(text: str) -> str:

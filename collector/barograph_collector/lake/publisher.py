@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import duckdb
 import msgspec
 import pyarrow as pa
 
+from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.counters import Durations
 from barograph_collector.lake.archiver import Archiver
@@ -36,6 +37,8 @@ PUBLISH_SECONDS: Final = 15.0
 """Time between two batches of rows that keep coming."""
 LOOK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
+SILENT_SECONDS: Final = 120.0
+"""A step that takes longer, such as a commit or a merge, waits for a store or a database that does not answer."""
 MAX_HEADS: Final = 1_000
 _log = logging.getLogger(__name__)
 
@@ -60,17 +63,40 @@ class LakeFigures:
     """Batches, and the time from reading their rows to their commit."""
     waiting_since: float = 0.0
     """When the oldest rows that are not in the lake were in the database (monotonic); 0 for none."""
+    step_since: float = 0.0
+    """When the present step began (monotonic); 0 for none."""
 
     def lag_seconds(self, now: float) -> float:
         """Age of the oldest committed rows that are not in the lake. now: monotonic, in seconds."""
-        return now - self.waiting_since if self.waiting_since else 0.0
+        waited = now - self.waiting_since if self.waiting_since else 0.0
+        return max(waited, now - self.step_since) if self.is_silent(now) else waited
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the lake has not answered for SILENT_SECONDS. now: monotonic, in seconds."""
+        return self.step_since > 0 and now - self.step_since > SILENT_SECONDS
 
 
-class _Mark(msgspec.Struct):
-    """Beside the log: where which lake was, so that an empty directory is not taken for it."""
+class LakeMark(msgspec.Struct):
+    """Beside the log: how far which lake was, so that no other one and no empty directory is taken for it."""
 
-    lake: str
-    position: int
+    lake: str = ""
+    position: int = 0
+
+    @classmethod
+    def read(cls, log: Path, disk: Disk) -> Self:
+        """That of a log; without a name if it has had no lake."""
+        try:
+            return msgspec.json.decode(disk.read(_beside(log)), type=cls)
+        except (OSError, msgspec.MsgspecError):
+            return cls()
+
+    def write(self, log: Path, disk: Disk) -> None:
+        """Put it beside a log. Raises OSError."""
+        disk.replace(_beside(log), msgspec.json.encode(self))
+
+
+def _beside(log: Path) -> Path:
+    return log.with_name(f"{log.name}.lake")
 
 
 class LakeParts(NamedTuple):
@@ -118,12 +144,13 @@ class Publisher:
         self.expirer = Expirer(store)
         self.expirer.periods = periods
         self._position = 0
-        self._mark_path = store.path.with_name(f"{store.path.name}.lake")
-        self._known = self._read_mark()
+        mark = LakeMark.read(store.path, self._disk)
+        self._known = mark.position if mark.lake == lake.name else 0
         # Heads of the log and when they were seen, oldest first.
         self._heads: deque[tuple[int, float]] = deque()
         self._due = float("-inf")
         self._complaint = ""
+        self._is_silent = False
         store.published = self._known
 
     def run(self) -> None:
@@ -142,12 +169,19 @@ class Publisher:
         """Publish whatever there is at once, while on; from any thread."""
         self._hurried = on
 
+    def watch(self) -> None:
+        """Log once that the lake does not answer, which raises nothing; from another thread than `run`."""
+        before, self._is_silent = self._is_silent, self.figures.is_silent(self._monotonic())
+        if self._is_silent and not before:
+            text = "the lake %s has not answered for %g s; the log goes on, and the rows follow once it does"
+            _log.error(text, self._lake.data.lake, SILENT_SECONDS)
+
     def look(self) -> None:
         """Publish if a batch is due; failures are logged, counted, and tried again later."""
         self._note_head()
         while self._is_due() and not self._ending.is_set():
             try:
-                more = self.publish() or self.compact() or self.archive() or self.expire()
+                more = any(map(self._stepped, (self.publish, self.compact, self.archive, self.expire)))
             except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
                 self._fail(error)
                 return
@@ -157,6 +191,13 @@ class Publisher:
             self._due = self._monotonic() + (0.0 if more else self._seconds)
             if not more:
                 return
+
+    def _stepped(self, step: Callable[[], bool]) -> bool:
+        self.figures.step_since = self._monotonic()
+        try:
+            return step()
+        finally:
+            self.figures.step_since = 0.0
 
     def _is_due(self) -> bool:
         if self._hurried and not self._complaint and self._position < self._store.head:
@@ -260,15 +301,7 @@ class Publisher:
         while self._heads and self._heads[0][0] <= position:
             self._heads.popleft()
         self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
-        mark = msgspec.json.encode(_Mark(self._lake.name, position))
-        self._disk.replace(self._mark_path, mark)
-
-    def _read_mark(self) -> int:
-        try:
-            mark = msgspec.json.decode(self._disk.read(self._mark_path), type=_Mark)
-        except (OSError, msgspec.MsgspecError):
-            return 0
-        return mark.position if mark.lake == self._lake.name else 0
+        LakeMark(self._lake.name, position).write(self._store.path, self._disk)
 
     def _note_head(self) -> None:
         head = self._store.head

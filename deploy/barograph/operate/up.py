@@ -24,7 +24,7 @@ from barograph_collector.daemon.logs import log_to_stderr
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.options import add_config, add_option
 from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
-from barograph_collector.settings import CollectorSettings
+from barograph_collector.settings import LAKE, CollectorSettings
 from barograph_modeler.settings import ModelerSettings
 
 DEFAULT_PORT: Final = 7450
@@ -32,7 +32,6 @@ SHARD_PORTS: Final = 10
 """The ports of a further collector are so many above those of the one before."""
 MAX_SHARDS: Final = 64
 MAX_PORT: Final = 65535
-_LAKE: Final = ("lake", "lake_endpoint", "lake_credentials", "catalog")
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +73,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
 
     # Settings of all daemons are validated before the first one starts.
-    log, modeler = settings(CollectorSettings, *_LAKE, "journal"), settings(ModelerSettings, "window")
+    log, modeler = settings(CollectorSettings, *LAKE, "journal"), settings(ModelerSettings, "window")
     settings(AlertsSettings, "alpha", "margin")
     state = options.state or log.state or default_state()
     bound = urlsplit(log.listen)
@@ -87,7 +86,7 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
         places = [f"--state={below}", f"--listen=tcp://{_text(own)}", f"--metrics={_text(exposed)}"]
         if log.journal is not None:
             places.append(f"--journal={log.journal / f'shard{number}'}")
-        command = [sys.executable, "-m", "barograph_collector.main", *config, *places, *passed(*_LAKE)]
+        command = [sys.executable, "-m", "barograph_collector.main", *config, *places, *passed(*LAKE)]
         collectors.append(SupervisedDaemon(f"collector{number if number > 1 else ''}", command))
         endpoints.append(f"tcp://{_here(own)}")
         scraped.append(f"http://{_here(exposed)}")
@@ -195,7 +194,7 @@ def main(arguments: Sequence[str]) -> int:
         " jobs are shared between them (default: %(default)s)",
     )
     for section, name in (
-        *((CollectorSettings, name) for name in (*_LAKE, "journal")),
+        *((CollectorSettings, name) for name in (*LAKE, "journal")),
         (AlertsSettings, "alpha"),
         (AlertsSettings, "margin"),
         (ModelerSettings, "window"),

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.cli import CommandError
+from barograph_agent.settings.sources import ConfigError
 from barograph_collector.daemon.service import Exit
 from barograph_collector.erase.erasure import ErasureError, erase
-from barograph_collector.lake import options as lake_options
+from barograph_collector.settings import add_lake_options, named_lake
 from barograph_collector.storage.days.extensions import LakeError
 
 
@@ -23,13 +24,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("user", metavar="USER", help="the name of the account, as in the table jobs")
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="the collector's state directory")
-    lake_options.add(parser)
+    add_lake_options(parser)
     parser.add_argument("--yes", action="store_true", help="erase")
     options = parser.parse_args(arguments)
     try:
-        lake = lake_options.named(options)
-        found = erase(options.user, options.state, lake, dry=not options.yes)
-    except (ErasureError, LakeError) as error:
+        found = erase(options.user, options.state, named_lake(options), dry=not options.yes)
+    except (ConfigError, ErasureError, LakeError) as error:
         raise CommandError(str(error)) from None
     verb = "erased" if options.yes else "would erase"
     print(f"{verb} {found.jobs:,} jobs of {options.user}")

@@ -9,11 +9,12 @@ from pathlib import Path
 from barograph.cli import CommandError
 from barograph.upkeep.backup import summary
 from barograph.views.words import local
+from barograph_agent.settings.sources import ConfigError
 from barograph_collector.backup.archive import BackupError
 from barograph_collector.backup.from_lake import restore_from_lake
 from barograph_collector.backup.restore import restore
 from barograph_collector.daemon.service import Exit
-from barograph_collector.lake import options as lake_options
+from barograph_collector.settings import add_lake_options, named_lake
 from barograph_collector.storage.days.extensions import LakeError
 
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="the collector's state directory")
     parser.add_argument("--replace", action="store_true", help="put a log that is there aside, within the directory")
     parser.add_argument("--log", metavar="NAME", help="instead of a backup: the name of a log of the lake")
-    lake_options.add(parser)
+    add_lake_options(parser)
     apart = "with --log: the directory of its journal, if that was apart from it; nothing that was acknowledged is lost"
     parser.add_argument("--journal", type=Path, metavar="DIR", help=apart)
     options = parser.parse_args(arguments)
@@ -38,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.log is None:
             found, aside = restore(options.backup, options.state, replace=options.replace)
-        elif (lake := lake_options.named(options)) is not None:
+        elif (lake := named_lake(options)) is not None:
             place, kept = options.state, options.journal
             found, aside = restore_from_lake(options.log, lake, place, journal=kept, replace=options.replace)
         else:
             parser.error("argument --log: expected --lake with it")
-    except (BackupError, LakeError) as error:
+    except (BackupError, ConfigError, LakeError) as error:
         raise CommandError(str(error)) from None
     if aside is not None:
         print(f"{aside}: the log that was there")

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from barograph.lab.columns import count, note
-from barograph_collector.lake import options as lake_options
+from barograph_agent.settings.sources import ConfigError
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.layout import DAY, places_of
 from barograph_collector.lake.place import Lake
+from barograph_collector.settings import add_lake_options, named_lake
 from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.text import literal, parquet
@@ -66,7 +67,7 @@ class WorkloadPart(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a lake and its days."""
     add = parser.add_argument
-    lake_options.add(parser)
+    add_lake_options(parser)
     add("--state", type=Path, default=Path(), metavar="DIR",
         help="with a lake in an object store without --catalog: the collector's state directory")  # fmt: skip
     date = datetime.date.fromisoformat
@@ -80,9 +81,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def parts(options: argparse.Namespace) -> list[WorkloadPart]:
     """The workloads of the lake, those that are alike beside each other. Raises BadTable for a lake without any."""
-    place = LakePlace(options.lake, options.state.absolute(), options.lake_endpoint, options.lake_credentials)
+    credentials = options.lake_credentials and Path(options.lake_credentials)
+    place = LakePlace(options.lake, options.state.absolute(), options.lake_endpoint or "", credentials)
     try:
-        lake = lake_options.named(options)
+        lake = named_lake(options)
         assert lake is not None
         catalog = Catalog(lake, "backtest", Path(tempfile.gettempdir(), "barograph-backtest.tmp"))
         try:
@@ -97,7 +99,7 @@ def parts(options: argparse.Namespace) -> list[WorkloadPart]:
                 ).fetchall()
         finally:
             catalog.close()
-    except LakeError as error:
+    except (ConfigError, LakeError) as error:
         raise BadTable(str(error)) from None
     jobs: dict[str, list[str]] = {}
     days: dict[str, set[tuple[str, datetime.date]]] = {}
