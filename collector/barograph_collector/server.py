@@ -38,7 +38,7 @@ from barograph_collector.ingest.streams import Streams
 from barograph_collector.ingest.writer import DatabaseWriter, Task
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.net.answerer import Answerer
-from barograph_collector.net.final_scores import FinalScores
+from barograph_collector.net.final_scores import MAX_READS, MAX_SECONDS, FinalScores
 from barograph_collector.net.receiver import Receiver
 from barograph_collector.net.requests import QUERIES_WAITING, READS_WAITING, REJECTED_PER_SECOND, RequestRouter
 from barograph_collector.net.router_socket import RouterSocket
@@ -141,6 +141,7 @@ class Collector:
             self._querier.answer, lambda reply: self._call(router.send_answer, reply), QUERIES_WAITING, refused, threads
         )
         hellos: queue.SimpleQueue[HelloRequest | None] = threads.queue()
+        finals = FinalScores()
         router = self._router = RequestRouter(
             socket,
             streams,
@@ -150,8 +151,11 @@ class Collector:
             reads=reads,
             rounds=rounds,
             intake=self._intake,
-            waiting=WaitingReads(self._store.has_rows, monotonic),
-            finals=FinalScores(monotonic),
+            waits=(
+                WaitingReads(lambda read: read.tables is None or self._store.has_rows(read.tables), monotonic),
+                WaitingReads(finals.is_ready, monotonic, MAX_READS, MAX_SECONDS),
+            ),
+            finals=finals,
             queries=queries,
             hellos=hellos,
         )

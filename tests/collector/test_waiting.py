@@ -37,7 +37,8 @@ class World:
         self.now = 0.0
         self.heads = dict.fromkeys(("blocks", "runs"), 0)
         self.reads = WaitingReads(
-            lambda offsets: any(self.heads.get(table, 1) > after for table, after in offsets.items()), lambda: self.now
+            lambda read: any(self.heads.get(table, 1) > after for table, after in (read.tables or {"": -1}).items()),
+            lambda: self.now,
         )
 
 
@@ -95,7 +96,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def waiting(collector: Collector) -> int:
-    return len(collector._router._waiting)
+    return len(collector._router._waits[0])
 
 
 def test_rows_are_sent_to_all_that_wait_for_them_and_nobody_else_is_held_up(collector: Collector) -> None:
@@ -306,7 +307,7 @@ def test_the_final_score_of_a_job_is_sent_to_whom_waits_for_it_without_a_read_of
         collector = held.enter_context(collector_on(tmp_path / "log.duckdb"))
         alerts, agent, late = (held.enter_context(Producer(collector.endpoint, name)) for name in ("a", "b", "c"))
         monkeypatch.setattr(collector._router._reads, "_limit", 0)
-        finals = collector._router._finals
+        finals = collector._router._waits[1]
         alerts.hello()
         agent.send(verdict(1))
         wait_until(lambda: len(finals) == 1, "it waits")
@@ -332,25 +333,22 @@ def test_a_wait_for_a_final_score_ends_with_the_last_score(collector: Collector)
 
 def test_waits_for_final_scores_end_in_time_and_are_limited_as_are_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    finals = FinalScores(lambda: now)
-    monkeypatch.setattr(final_scores, "MAX_READS", 2)
-    assert finals.seconds() is None
-    assert [
-        finals.wait(peer, "", verdict(1, seconds)) for peer, seconds in ((b"a", 1e300), (b"b", 2.0), (b"c", 1.0))
-    ] == [
-        True,
-        True,
-        False,
-    ]
-    assert (finals.seconds(), finals.take_due()) == (2.0, [])
+    finals = FinalScores()
+    reads = WaitingReads(finals.is_ready, lambda: now, 2, final_scores.MAX_SECONDS)
+    assert reads.must_wait(verdict(1))
+    assert reads.seconds() is None
+    asked = [(b"a", 1.0), (b"b", 1e300), (b"c", 2.0)]
+    assert [names(reads.add(peer, "", verdict(1, seconds))) for peer, seconds in asked] == [[], [], [b"a"]]
+    assert (reads.seconds(), reads.take_due()) == (2.0, [])
     now = 2.0
-    assert names(finals.take_due()) == [b"b"]
-    assert finals.seconds() == final_scores.MAX_SECONDS - 2.0
-    assert names(finals.take_all()) == [b"a"]
-    assert (finals.seconds(), len(finals)) == (None, 0)
+    assert names(reads.take_due()) == [b"c"]
+    assert reads.seconds() == final_scores.MAX_SECONDS - 2.0
+    assert names(reads.take_all()) == [b"b"]
+    assert (reads.seconds(), len(reads)) == (None, 0)
     monkeypatch.setattr(final_scores, "MAX_BYTES", 1000)
     for number in range(9):
         columns = wire.pack(scores(f"lab/{number}.0.0", 1), wire.TABLES["scores"].columns)  # type: ignore[arg-type]
-        assert finals.add(CheckedRows("scores", 1, columns)) == []
-    kept = [finals.answer(wire.Read(1, "scores", -1, 1, f"lab/{number}.0.0")) is not None for number in range(9)]
+        finals.add(CheckedRows("scores", 1, columns))
+    asked_of = [wire.Read(1, "scores", -1, 1, f"lab/{number}.0.0", seconds=1.0) for number in range(9)]
+    kept = [finals.answer(one) is not None for one in asked_of]
     assert (kept[0], kept[-1]) == (False, True)

@@ -83,9 +83,11 @@ class Receiver:
         """Acknowledge items that are in the journal."""
         for reply in self._streams.committed((item.stream, item.seq, item.refusal) for item in items):
             self._socket.send(*reply)
-        for item in items:
-            if item.entry.table == final_scores.TABLE:
-                self._router.add_scores(item.entry)
+        scores = [item.entry for item in items if item.entry.table == final_scores.TABLE]
+        for entry in scores:
+            self._router.add_scores(entry)
+        if scores:
+            self._router.answer_ready()
 
     def stored(self, items: list[messages.Item]) -> None:
         """Release the memory of items that are in the database, and answer reads that wait for their rows."""

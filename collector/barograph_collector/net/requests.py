@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import queue
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barograph_agent.protocol import wire
@@ -53,7 +53,7 @@ class RequestRouter:
         reads: Answerer[wire.Read],
         rounds: Answerer[wire.Read],
         intake: Intake,
-        waiting: WaitingReads,
+        waits: Sequence[WaitingReads],
         finals: FinalScores,
         queries: Answerer[wire.Sql],
         hellos: queue.SimpleQueue[HelloRequest | None],
@@ -67,7 +67,7 @@ class RequestRouter:
         self._reads = reads
         self._rounds = rounds
         self._intake = intake
-        self._waiting = waiting
+        self._waits = waits
         self._finals = finals
         self._queries = queries
         self._hellos = hellos
@@ -124,14 +124,12 @@ class RequestRouter:
                 raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
             if isinstance(request, wire.Sql):
                 queued = self._queries.put(peer, request)
-            elif self._waiting.must_wait(request):
-                self._answer(self._waiting.add(peer, key, request))
+            elif (waits := next((waits for waits in self._waits if waits.must_wait(request)), None)) is not None:
+                self._answer(waits.add(peer, key, request))
                 queued = True
-            elif self._finals.is_waited_for(request):
-                if (answer := self._finals.answer(request)) is not None:
-                    self._socket.send(peer, answer)
-                    return
-                queued = self._finals.wait(peer, key, request) or self._reads.put(peer, request)
+            elif (answer := self._finals.answer(request)) is not None:
+                self._socket.send(peer, answer)
+                return
             else:
                 queued = (self._reads if request.tables is None else self._rounds).put(peer, request)
             if not queued:
@@ -144,20 +142,21 @@ class RequestRouter:
 
     def seconds_to_wait(self) -> float | None:
         """The time until a read has waited long enough; None where none waits."""
-        return min((s for s in (self._waiting.seconds(), self._finals.seconds()) if s is not None), default=None)
+        return min((s for waits in self._waits if (s := waits.seconds()) is not None), default=None)
 
     def answer_due(self) -> None:
         """Answer the reads that have waited long enough."""
-        self._answer(self._waiting.take_due())
-        self._answer(self._finals.take_due())
+        for waits in self._waits:
+            self._answer(waits.take_due())
 
     def answer_ready(self) -> None:
         """Answer the waiting reads for which there are rows by now."""
-        self._answer(self._waiting.take_ready())
+        for waits in self._waits:
+            self._answer(waits.take_ready())
 
     def add_scores(self, entry: CheckedRows) -> None:
-        """Answer the reads that wait for final scores among these durable rows."""
-        self._answer(self._finals.add(entry))
+        """Keep the final scores among these durable rows for the reads that wait for them."""
+        self._finals.add(entry)
 
     def send_answer(self, answer: Reply) -> None:
         """Send the answer to a request."""
@@ -173,8 +172,8 @@ class RequestRouter:
 
     def end(self) -> None:
         """End the threads that answer. Reads that wait are answered before."""
-        self._answer(self._waiting.take_all())
-        self._answer(self._finals.take_all())
+        for waits in self._waits:
+            self._answer(waits.take_all())
         self._reads.end()
         self._rounds.end()
         self._queries.end()
@@ -185,7 +184,7 @@ class RequestRouter:
             try:
                 # The key may have been revoked meanwhile.
                 self._admission.check_read(peer, key, read)
-                if read.tables is None and (answer := self._finals.answer(read)) is not None:
+                if (answer := self._finals.answer(read)) is not None:
                     self.send_answer(Reply(peer, answer))
                 elif not (self._reads if read.tables is None else self._rounds).put(peer, read):
                     raise Refused("rate", _TOO_MANY)

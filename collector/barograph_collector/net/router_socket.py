@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
@@ -14,6 +14,7 @@ from barograph_agent.protocol import wire
 from barograph_collector.auth.keys import Keyring
 from barograph_collector.daemon.service import CannotListen
 from barograph_collector.ingest.streams import CREDIT
+from barograph_collector.net.wakeup_queue import WakeupQueue
 
 HANDSHAKE_MS: Final = 10_000
 """A connection whose handshake takes longer is closed: half-open ones cost a descriptor each."""
@@ -28,14 +29,6 @@ _FAILURES: Final[dict[int, str]] = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "handshake",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "key",
 }
-
-
-class HasDescriptor(Protocol):
-    """What wakes a wait, such as WakeupQueue."""
-
-    def fileno(self) -> int:
-        """A descriptor that is readable then."""
-        ...
 
 
 class Ready(NamedTuple):
@@ -84,7 +77,7 @@ class RouterSocket:
         """Whether a client with this key may connect; called by a thread of pyzmq."""
         return self._keyring is not None and self._keyring.get(public.decode()) is not None
 
-    def wait(self, mailbox: HasDescriptor, seconds: float | None, *, receives: bool) -> Ready:
+    def wait(self, mailbox: WakeupQueue[Any], seconds: float | None, *, receives: bool) -> Ready:
         """Wait for a call in the mailbox, a failed handshake and, where it receives, a message; None for no limit."""
         if receives != self._receives:
             self._poller.register(self.raw, zmq.POLLIN if receives else 0)
