@@ -33,13 +33,14 @@ class FakeLog:
         self.rounds = list(rounds)
         self.error: Exception | None = None
         self.offset = 0
-        self.registered = 0
+        self.registered = self.asked = 0
         self.connections = 1
 
     def close(self) -> None:
         self.connections = 0
 
     def identity(self) -> str:
+        self.asked += 1
         return self.name
 
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
@@ -143,10 +144,10 @@ def test_a_collector_that_comes_back_with_another_log_is_read_anew_and_with_the_
     prepared = Prepared(first, second)
     assert prepared.step() == [["old1", "old2"]]
     second.connections, second.name, second.offset, second.rounds = 2, "new", 0, [["new1"]]
-    assert prepared.step() == []
     assert prepared.step() == [["new1"]]
     assert prepared.calls == [[A, B], [B]]
     assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 0}, B: {"blocks": 2}, "new": {"blocks": 1}}
+    assert (second.connections, second.asked) == (2, 2), "one that is checked is asked for its name no more"
     second.error = LogUnavailable("away")
     assert prepared.step() == []
     second.error, second.name, second.offset, second.rounds = None, B, 2, [["old3"]]

@@ -86,6 +86,8 @@ class LogReader:
         self._clock = system.clock.monotonic
         self._network = system.network
         self._connection: Connection | None = None
+        self._former = 0
+        """How often former connections were established."""
         self._request = 0
         self._note = ""
         self._wait: _Wait | None = None
@@ -159,8 +161,8 @@ class LogReader:
 
     @property
     def connections(self) -> int:
-        """How often the present connection has been established; more than once if the collector was started again."""
-        return self._connection.count if self._connection is not None else 0
+        """How often a connection has been established; more than once if the collector was started again."""
+        return self._former + (self._connection.count if self._connection is not None else 0)
 
     def identity(self) -> str:
         """The name of the log, which it keeps wherever it is. Raises LogUnavailable."""
@@ -260,6 +262,7 @@ class LogReader:
 
     def _disconnect(self) -> None:
         if self._connection is not None:
+            self._former += self._connection.count
             self._connection.close()
             self._connection = None
             self._wait = None

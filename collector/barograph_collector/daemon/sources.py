@@ -45,6 +45,8 @@ class FollowedCollector:
         self.name = ""
         self.trouble = ""
         self._places = places
+        self._checked = 1
+        """Connections that there had been when the name of the log was read."""
         self._is_only = len(places.collectors) == 1
 
     @property
@@ -67,7 +69,7 @@ class FollowedCollector:
 
     def is_in_doubt(self) -> bool:
         """Whether it may have another log than before, which is to be checked before it is read on."""
-        self.must_check = self.must_check or self.reader.connections > 1
+        self.must_check = self.must_check or self.reader.connections > self._checked
         return self.must_check
 
     def read(self) -> list[Rows]:
@@ -95,9 +97,7 @@ class FollowedCollector:
         if self.trouble:
             _log.info("the collector at %s is back", self.endpoint)
         self.trouble, self.must_check = "", False
-        if self.reader.connections > 1:
-            # The next one is counted from one on.
-            self.reader.close()
+        self._checked = max(self.reader.connections, 1)
 
 
 class Sources:
@@ -183,7 +183,7 @@ class Sources:
                 raise CannotStart(text, Exit.USAGE)
 
     def _unread(self) -> list[FollowedCollector]:
-        return [source for source in self.all if source.must_check or not source.is_ready]
+        return [source for source in self.all if source.is_in_doubt() or not source.is_ready]
 
     def _answering(self) -> list[FollowedCollector]:
         """Those to prepare for now."""
