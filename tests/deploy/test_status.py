@@ -58,6 +58,13 @@ def test_the_newest_job_is_last_and_imported_runs_take_no_places_of_watched_ones
     assert listed(status(collector, capsys, "--jobs", "4", "--user", "amara")) == ["2", "4", "5", "10"]
 
 
+def test_a_user_has_more_than_half_of_the_lines_where_they_would_be_left(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(status(collector, capsys, "--jobs", "2")) == ["3", "10"]
+    assert listed(status(collector, capsys, "--jobs", "5")) == ["2", "3", "4", "5", "10"]
+
+
 def test_jobs_are_selected_by_user_application_state_and_time(
     collector: Collector, capsys: pytest.CaptureFixture[str]
 ) -> None:

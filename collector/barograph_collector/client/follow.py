@@ -17,31 +17,8 @@ Rows: TypeAlias = tuple[str, Mapping[str, Column]]
 """A table's name and some of its rows as columns, `offset` among them."""
 
 
-class RowPage(Protocol):
-    """The answer to a read."""
-
-    @property
-    def columns(self) -> Mapping[str, Column]:
-        """Arrays and lists by column name."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        ...
-
-    @property
-    def next_offset(self) -> int:
-        """The offset to continue after."""
-        ...
-
-
 class LogReading(Protocol):
     """What a follower reads from, such as LogReader."""
-
-    def read(self, table: str, after: int, limit: int = ..., job: str = ...) -> RowPage:
-        """At most `limit` rows with an offset above `after`."""
-        ...
 
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
         """A round of some tables, waited for at most `seconds`; None while it is awaited."""

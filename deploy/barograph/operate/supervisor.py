@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
@@ -35,29 +35,7 @@ class SupervisedDaemon(NamedTuple):
     """Whether it reads its configuration again on SIGHUP."""
 
 
-class Process(Protocol):
-    """The part of `subprocess.Popen` that supervision uses."""
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit status, None until `poll` or `wait` has seen it."""
-
-    def poll(self) -> int | None:
-        """The exit status, None while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end. Raises subprocess.TimeoutExpired."""
-
-    def send_signal(self, sig: int) -> None:
-        """Send a signal."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-
-
+Process: TypeAlias = subprocess.Popen[bytes]
 Launch = Callable[[list[str], Mapping[str, str]], Process]
 """Starts a command with this environment."""
 

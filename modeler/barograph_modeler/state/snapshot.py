@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.disk import DISK
-from barograph_collector.client.follow import Follower, RowPage
+from barograph_collector.client.follow import Follower
+from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.gate import Gate
@@ -49,7 +50,7 @@ _log = logging.getLogger(__name__)
 class TableReader(Protocol):
     """What reads tables of a log, such as LogReader."""
 
-    def read(self, table: str, after: int, limit: int) -> RowPage:
+    def read(self, table: str, after: int, limit: int) -> RowBatch:
         """At most `limit` rows with an offset above `after`."""
         ...
 
