@@ -15,6 +15,8 @@ AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
 # Tests of one file follow each other.
 FILES_AT_ONCE := --dist loadfile -n
 PACKAGES := agent collector modeler alerts deploy tests
+# Tests start hundreds of processes: without it each one compiles all modules again, and each run of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-cluster-applications bench-iterations dist docs clean
 .DELETE_ON_ERROR:

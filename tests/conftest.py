@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from barograph_collector.daemon.quarantine import Quarantine
+from barograph_collector.lake import catalog
 from helpers.packages import make_dist
 
 # Threads that wait for each other by spinning take ten times as long where other tests run beside them. These
@@ -20,6 +21,9 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # How long an example takes tells how busy the machine is, and no more.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
+
+# The signature of DuckLake, 36 MB, takes DuckDB longer than most tests. In processes of their own it is checked.
+catalog.CONFIG["allow_unsigned_extensions"] = True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -87,9 +87,15 @@ def run_build(output: Path, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="session")
-def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The shim, which takes seconds to compile, and how that went."""
     output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
-    done = run_build(output)
+    return output, run_build(output, CC="cc -Werror")
+
+
+@pytest.fixture(scope="session")
+def shim_library(build: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
+    output, done = build
     assert done.returncode == 0, done.stderr
     return output
 
@@ -559,13 +565,15 @@ WITHOUT_MPI = [
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compiles a program with the ring's writer and without MPI; with and without sanitizers."""
     folder = tmp_path_factory.mktemp("alone")
+    command = ["cc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", "-pthread"]
+    command += SANITIZERS[request.param]
+    subprocess.run([*command, "-c", *WITHOUT_MPI], cwd=folder, check=True)
+    objects = sorted(folder.glob("*.o"))
 
-    def compile_once(name: str, *flags: str) -> Path:
+    def compile_once(name: str) -> Path:
         output = folder / name.removesuffix(".c")
-        command = ["cc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", "-pthread", *flags]
         if not output.exists():
-            sources = [PROGRAMS / name, *WITHOUT_MPI]
-            subprocess.run([*command, *SANITIZERS[request.param], "-o", output, *sources, "-ldl"], check=True)
+            subprocess.run([*command, "-o", output, PROGRAMS / name, *objects, "-ldl"], check=True)
         return output
 
     return compile_once
@@ -767,8 +775,8 @@ def test_the_library_exports_the_mpi_functions_it_wraps_and_those_of_the_trainin
     )
 
 
-def test_the_sources_compile_without_a_warning(tmp_path: Path) -> None:
-    done = run_build(tmp_path / "shim.so", CC="cc -Werror")
+def test_the_sources_compile_without_a_warning(build: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, done = build
     assert (done.returncode, done.stderr) == (0, "")
 
 

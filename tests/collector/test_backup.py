@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from barograph_agent.system.system import SYSTEM
@@ -21,9 +20,8 @@ from barograph_collector.lake import compaction, pins
 from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.place import CATALOG_FOLDER, Lake
 from barograph_collector.lake.publisher import Publisher
-from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
-from helpers.lakes import entry
+from helpers.lakes import entry, loaded
 from helpers.log import Producer, blocks, collector_on
 
 
@@ -161,8 +159,7 @@ def test_a_backup_has_the_catalog_of_a_lake_in_an_object_store(tmp_path: Path, s
     make(state, tmp_path / "backup")
     shutil.rmtree(state)
     restore(tmp_path / "backup", state)
-    with duckdb.connect() as connection:
-        connection.execute(f"LOAD '{extension('ducklake')}'")
+    with loaded("ducklake") as connection:
         connection.execute(f"ATTACH 'ducklake:{state / CATALOG_FOLDER / CATALOG_FILE}' AS lake (READ_ONLY)")
         (rows,) = connection.execute("SELECT sum(record_count) FROM __ducklake_metadata_lake.ducklake_data_file AS f"
                                      " JOIN __ducklake_metadata_lake.ducklake_table AS t USING (table_id)"
@@ -172,8 +169,7 @@ def test_a_backup_has_the_catalog_of_a_lake_in_an_object_store(tmp_path: Path, s
 
 def listed(catalog: Path) -> tuple[list[Path], list[int]]:
     """The files of `blocks` that a catalog lists, and the rows that are read through it."""
-    with duckdb.connect() as connection:
-        connection.execute(f"LOAD '{extension('ducklake')}'")
+    with loaded("ducklake") as connection:
         connection.execute(f"ATTACH 'ducklake:{catalog}' AS lake (READ_ONLY)")
         files = connection.execute("SELECT data_file FROM ducklake_list_files('lake', 'blocks')").fetchall()
         rows = connection.execute("SELECT first_index FROM lake.blocks ORDER BY 1").fetchall()

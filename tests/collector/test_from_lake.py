@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -22,13 +21,12 @@ from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.storage import database
 from barograph_collector.storage.connection import StoreError
-from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import DAILY, OFFSET
 from barograph_collector.storage.store import LOG, Store, put_journal
 from helpers.clocks import calendar_at
-from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of
+from helpers.lakes import alike, any_rows, entry, loaded, logged, opened, rows_of
 from helpers.log import Producer, blocks, collector_on, wait_until
 
 FIRST = 20_000
@@ -140,8 +138,7 @@ def test_a_lake_of_a_version_without_marks_gives_the_rows(tmp_path: Path) -> Non
         store.commit([entry("blocks", 10, blocks(10))], {"lab/1.0.0/n1": 1})
         publish(store, lake)
         name, before = store.database.name, logged(store, "blocks")
-    with duckdb.connect() as connection:
-        connection.execute(f"LOAD '{extension('ducklake')}'")
+    with loaded("ducklake") as connection:
         connection.execute(f"ATTACH 'ducklake:{tmp_path / 'lake' / CATALOG_FILE}' AS lake")
         connection.execute("DROP TABLE lake.marks")
     restore_from_lake(name, lake, tmp_path / "new")

@@ -36,7 +36,7 @@ from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at, system_at
-from helpers.lakes import alike, any_rows, entry, logged, opened, rows_of
+from helpers.lakes import alike, any_rows, entry, loaded, logged, opened, rows_of
 from helpers.log import Producer, blocks, collector_on, wait_until
 
 
@@ -68,7 +68,7 @@ def test_every_table_is_in_the_lake_with_its_values_in_directories_of_cluster_an
         publisher.close()
         assert same(store, tmp_path / "lake")
         places = {str(path.parent.relative_to(tmp_path / "lake/data/main")) for path in tmp_path.rglob("*.parquet")}
-        assert {"blocks/cluster=c0/day=2024-10-04", "bands/day=2024-10-04"} <= places
+        assert {"blocks/cluster=test/day=2024-10-04", "bands/day=2024-10-04"} <= places
         assert {path.name for path in tmp_path.rglob("*.parquet")} == {f"{store.database.name}-1-{store.head}.parquet"}
         assert publisher.figures.rows == store.head == publisher.figures.position
         assert publisher.figures.bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
@@ -363,8 +363,7 @@ def test_the_position_is_found_where_another_program_has_expired_the_commits(tmp
         publisher = Publisher(store, Lake.at(lake))
         publish(publisher)
         publisher.close()
-        with duckdb.connect() as other:
-            other.execute(f"LOAD '{extension('ducklake')}'")
+        with loaded("ducklake") as other:
             other.execute(f"ATTACH 'ducklake:{lake / CATALOG_FILE}' AS lake")
             other.execute("CREATE TABLE lake.notes (text VARCHAR)")
             other.execute("CALL ducklake_expire_snapshots('lake', older_than => now())")

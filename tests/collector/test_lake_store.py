@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 from pyarrow import fs
@@ -21,13 +20,13 @@ from barograph_collector.lake.expiry import Periods
 from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
-from barograph_collector.storage.days.extensions import LakeError, extension
+from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import LOG, Store
 from helpers.archives import FIRST, WRITTEN, History, asked, followed, paged, selected
 from helpers.clocks import system_at
-from helpers.lakes import alike, any_rows, attached_rows, job_row, kill_publishers, logged
+from helpers.lakes import alike, any_rows, attached_rows, job_row, kill_publishers, loaded, logged
 from helpers.log import Producer, blocks, collector_on, wait_until
 from helpers.object_store import KEY, SECRET, Swift
 from helpers.postgres import Postgres
@@ -54,9 +53,7 @@ def published(store: Store, lake: Lake) -> Publisher:
 
 def rows_of(swift: Swift, lake: Lake, *tables: str) -> Rows:
     """The rows of these tables, as any DuckDB reads the lake."""
-    with duckdb.connect() as connection:
-        for name in ("ducklake", "httpfs"):
-            connection.execute(f"LOAD '{extension(name)}'")
+    with loaded("ducklake", "httpfs") as connection:
         connection.execute(
             f"CREATE SECRET (TYPE s3, KEY_ID '{KEY}', SECRET '{SECRET}', REGION 'us-east-1',"
             f" ENDPOINT '127.0.0.1:{swift.port}', URL_STYLE 'path', USE_SSL false)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import json
 
 import pytest
@@ -21,11 +23,28 @@ def limits(*words):
     return main(["backtest", "limits", *map(str, words)])
 
 
+def overall(out):
+    """The answer's scores of the whole log by predictor."""
+    return {one["predictor"]: one for one in json.loads(out)["scores"] if one["part"] == "all"}
+
+
 def scores(capsys, *words):
-    """The answer's scores of the whole log by predictor, and standard error."""
+    """The same of a log, and standard error."""
     assert limits(*words, "--json") == 0
     out, err = capsys.readouterr()
-    return {one["predictor"]: one for one in json.loads(out)["scores"] if one["part"] == "all"}, err
+    return overall(out), err
+
+
+@pytest.fixture(scope="module")
+def long_logs(tmp_path_factory):
+    """The scores of two logs of 6,000 jobs, by what makes them: seconds of work, so done once."""
+    found, folder = {}, tmp_path_factory.mktemp("logs")
+    for make in (job_log.repetitive, job_log.drifting):
+        log, out = job_log.write(folder / f"{make.__name__}.swf", make(6000, 2)), io.StringIO()
+        with contextlib.redirect_stdout(out):
+            assert limits(log, "--json") == 0
+        found[make] = overall(out.getvalue())
+    return found
 
 
 def forecasts(path):
@@ -35,8 +54,8 @@ def forecasts(path):
     return walk(jobs, LimitForecaster(), len(RISKS), range(len(jobs)))
 
 
-def test_a_repetitive_log_is_predicted_better_than_by_the_rivals(tmp_path, capsys):
-    found, _ = scores(capsys, job_log.write(tmp_path / "log.swf", job_log.repetitive(3000, 1)))
+def test_a_repetitive_log_is_predicted_better_than_by_the_rivals(long_logs):
+    found = long_logs[job_log.repetitive]
     rivals = [one["accuracy"] for name, one in found.items() if name not in (OURS, KNOWN)]
     assert found[OURS]["accuracy"] > max(rivals) + 0.2
     assert found[OURS]["mae"] < min(one["mae"] for name, one in found.items() if name not in (OURS, KNOWN))
@@ -44,15 +63,13 @@ def test_a_repetitive_log_is_predicted_better_than_by_the_rivals(tmp_path, capsy
 
 
 @pytest.mark.parametrize("make", [job_log.repetitive, job_log.drifting])
-def test_limits_kill_the_share_that_was_asked_for(make, tmp_path, capsys):
-    found, _ = scores(capsys, job_log.write(tmp_path / "log.swf", make(6000, 2)))
-    for one in found[OURS]["limits"]:
+def test_limits_kill_the_share_that_was_asked_for(make, long_logs):
+    for one in long_logs[make][OURS]["limits"]:
         assert one["killed"] == pytest.approx(one["risk"], rel=0.2)
 
 
-def test_limits_of_predict_hold_the_risk_for_jobs_with_similar_runs(tmp_path, capsys):
-    rows = job_log.repetitive(6000, 2)
-    found, _ = scores(capsys, job_log.write(tmp_path / "log.swf", rows))
+def test_limits_of_predict_hold_the_risk_for_jobs_with_similar_runs(long_logs):
+    found = long_logs[job_log.repetitive]
     assert found[KNOWN]["jobs"] > 1000
     for one in found[KNOWN]["limits"]:
         assert one["killed"] < 1.3 * one["risk"]

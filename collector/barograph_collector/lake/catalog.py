@@ -28,7 +28,7 @@ from barograph_collector.storage.text import literal
 
 AUTHOR: Final = "barograph"
 ORPHAN_SECONDS: Final = 86400.0
-_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
     "threads": 1,
     "autoinstall_known_extensions": False,
@@ -53,7 +53,7 @@ class Catalog:
         self._collector = collector
         self._disk = system.disk
         self._lease: Lease = ServerLease(lake.url) if lake.url else FileLease(lake.directory, system.disk, system.clock)
-        self.connection = duckdb.connect(config=_CONFIG | {"temp_directory": str(scratch)})
+        self.connection = duckdb.connect(config=CONFIG | {"temp_directory": str(scratch)})
         # Otherwise Python variables could be read as tables.
         self.connection.execute("SET python_enable_replacements = false")
         self.connection.execute(f"LOAD {literal(str(extension('ducklake')))}")

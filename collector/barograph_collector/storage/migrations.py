@@ -35,21 +35,43 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
             if name not in DAILY:
                 connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
-                _add_columns(connection, path, name, name, columns)
+        present = _columns(connection)
+        for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
+            if name not in DAILY:
+                _add_columns(connection, path, name, name, columns, present[name])
         if connection.execute("SELECT name FROM identity").fetchone() is None:
             connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
-        for partition in load(connection):
+        partitions = load(connection)
+        for partition in partitions:
             partition.create(connection)
+        present = _columns(connection) if partitions else {}
+        for partition in partitions:
             for name in () if partition.archived else DAILY:
-                _add_columns(connection, path, name, partition.table(name), LOG_COLUMNS[name])
+                table = partition.table(name)
+                _add_columns(connection, path, name, table, LOG_COLUMNS[name], present[table])
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, str]]]:
+    """Names and types of the columns of all tables, in their order."""
+    query = "SELECT table_name, column_name, data_type FROM duckdb_columns() ORDER BY table_name, column_index"
+    found: dict[str, list[tuple[str, str]]] = {}
+    for table, *column in connection.execute(query).fetchall():
+        found.setdefault(table, []).append(tuple(column))
+    return found
 
 
 def _add_columns(
-    connection: duckdb.DuckDBPyConnection, path: Path, name: str, table: str, columns: dict[str, str]
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    name: str,
+    table: str,
+    columns: dict[str, str],
+    present: list[tuple[str, str]],
 ) -> None:
-    """Add the new columns to a table of the schema `name`, which is a partition where that is a daily table."""
-    query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
-    present = connection.execute(query, [table]).fetchall()
+    """Add the new columns to a table of the schema `name`, which is a partition where that is a daily table.
+
+    present: the columns that it has.
+    """
     expected = list(columns.items())
     if present != expected[: len(present)]:
         raise StoreError(

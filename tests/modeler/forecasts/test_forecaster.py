@@ -56,11 +56,9 @@ class Life:
 
 
 def learned(scales: tuple[int, ...] = (1, 2, 4, 8, 16), **campaign: Any) -> tuple[Life, Campaign]:
-    """A life that has seen three runs at each scale."""
+    """A life that has seen three runs at each scale, at once: as after a start, and with one fit."""
     life, made = Life(), Campaign(**campaign)
-    for ranks in scales:
-        for _ in range(3):
-            life.run(made.run(ranks))
+    life.observe(*(piece for ranks in scales for _ in range(3) for piece in judged(made.run(ranks))))
     return life, made
 
 
