@@ -37,7 +37,7 @@ from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.pace.remaining import with_coming
 from barograph_modeler.pace.windows import blocks_by_job
-from barograph_modeler.recognition.signature import may_move, signatures
+from barograph_modeler.recognition.signature import looks, may_move
 from barograph_modeler.state import lru
 from barograph_modeler.state.fair import FairJobs
 
@@ -319,9 +319,9 @@ class Scorer:
                 job.assign(workload, how)
 
     def _read_signatures(self, columns: Mapping[str, Column]) -> None:
-        for name, elapsed, signature in signatures(columns):
-            if may_move(elapsed, signature.intervals) and (job := self._job(name)) is not None:
-                job.looks.add(elapsed)
+        for look in looks(columns):
+            if may_move(look.elapsed_seconds, look.signature.intervals) and (job := self._job(look.job)) is not None:
+                job.looks.add(look.elapsed_seconds)
 
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
         imported = columns.get("imported", [0] * len(columns["job"]))

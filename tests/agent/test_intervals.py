@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 
 from barograph_agent.reduce import intervals as module
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
-from barograph_agent.reduce.traffic import CLASSES, MIN_INTERVALS, REPORTED, Traffic, add, rows
+from barograph_agent.reduce.traffic import CLASSES, FIRST_LOOK, REPORTED, Traffic, add, look_of, rows
 from barograph_agent.ring.reader import RECORD, Ring, RingError
 from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
 
 @pytest.fixture
 def shim(tmp_path: Path) -> FakeShim:
-    shim = FakeShim(tmp_path / "0.ring")
+    return shim_of(tmp_path)
+
+
+def shim_of(folder: Path, capacity: int = 64) -> FakeShim:
+    shim = FakeShim(folder / "0.ring", capacity)
     shim.site(0x10)
     shim.site(0x20)
     return shim
@@ -176,46 +180,69 @@ def put_traffic(shim: FakeShim, count: int, seconds: float) -> None:
 FIRST, PING, PONG = class_id("start", "lmp+0x10"), class_id("lmp+0x20", "lmp+0x10"), class_id("lmp+0x10", "lmp+0x20")
 
 
-def test_the_traffic_of_the_first_seconds_is_reported_when_3_10_and_30_have_passed_also_after_a_restart(
-    shim: FakeShim,
+def totals(found: dict[str, Any]) -> dict[int, tuple[int, ...]]:
+    return dict(zip(found["class_id"], zip(*(found[name] for name in TOTALS), strict=True), strict=True))
+
+
+def test_what_a_run_has_communicated_after_so_many_intervals_is_reported_from_3_to_30_s_also_after_a_restart(
+    tmp_path: Path,
 ) -> None:
+    shim = shim_of(tmp_path, 512)
     with Ring(shim.path) as ring:
         reader = IntervalReader(ring, Cursor(world=0))
-        put_traffic(shim, 4, 2.9)
+        put_traffic(shim, 16, 2.9)
         reader.read()
         assert reader.traffic(final=False) is None
         # What a spool's mark keeps.
         reader = IntervalReader(ring, msgspec.json.decode(msgspec.json.encode(reader.cursor), type=Cursor))
-        put_traffic(shim, 2, 3.5)
+        put_traffic(shim, 1, 3.5)
         reader.read()
         found = reader.traffic(final=False)
         assert found is not None
         assert reader.traffic(final=False) is None
-        assert found["elapsed_seconds"] == pytest.approx(3.5)
-        assert found["at"] == pytest.approx(STARTED_UNIX_NS * 1e-9 + 3.5)
-        assert dict(zip(found["class_id"], zip(*(found[name] for name in TOTALS), strict=True), strict=True)) == {
-            PONG: (6, 0, 0, 0),
-            PING: (5, 40, 15, 15_000),
-            FIRST: (1, 8, 3, 3000),
-        }
-        put_traffic(shim, 2, 11.0)
+        assert found["look"] == [24] * 3
+        assert found["elapsed_seconds"] == pytest.approx([2.9 * 24 / 32] * 3)
+        assert found["at"] == pytest.approx([STARTED_UNIX_NS * 1e-9 + 2.9 * 24 / 32] * 3)
+        assert totals(found) == {PONG: (12, 0, 0, 0), PING: (11, 88, 33, 33_000), FIRST: (1, 8, 3, 3000)}
+        put_traffic(shim, 90, 29.0)
         reader.read()
         later = reader.traffic(final=False)
         assert later is not None
-        assert max(later["intervals"]) == 8
-        put_traffic(shim, 8, 31.0)
+        assert (set(later["look"]), sum(later["intervals"])) == ({192}, 192)
+        assert reader.cursor.traffic
+        put_traffic(shim, 1, 31.0)
         reader.read()
-        latest = reader.traffic(final=False)
-        assert latest is not None
-        assert sum(latest["intervals"]) == 2 * (4 + 2 + 2 + 8)
+        assert reader.traffic(final=False) is None
         assert reader.cursor.traffic == {}
-        put_traffic(shim, 1, 32.0)
+        put_traffic(shim, 20, 32.0)
         reader.read()
         assert reader.traffic(final=True) is None
-        assert reader.cursor.traffic == {}
+        assert (reader.cursor.traffic, reader.cursor.due) == ({}, [])
 
 
-def test_the_traffic_of_long_intervals_is_reported_once_more_when_enough_of_them_are_known(shim: FakeShim) -> None:
+@pytest.mark.parametrize("batch", [1, 7, 64])
+@pytest.mark.parametrize("slower", [1.0, 2.9])
+def test_a_slow_run_reports_what_a_fast_one_does_however_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, slower: float
+) -> None:
+    """What it sends changes on the way: a quarter as long from the 61st message on."""
+    monkeypatch.setattr(module, "BATCH", batch)
+    shim = shim_of(tmp_path, 512)
+    reports: list[dict[str, Any]] = []
+    with Ring(shim.path) as ring:
+        reader = IntervalReader(ring, Cursor(world=0))
+        for number in range(400):
+            shim.put(round((number + 1) * slower * 0.05e9), 1, bytes_=8, sent=(1, 1000 if number < 60 else 250))
+            while number % 40 == 39 and reader.read()[0] is not None:
+                reports += [found] if (found := reader.traffic(final=False)) is not None else []
+    sent = [
+        (look, size) for one in reports for look, size in zip(one["look"], one["message_bytes"], strict=True) if size
+    ]
+    assert [look for look, _ in sent] == [24, 24, 192, 192]
+    assert [sum(size for one, size in sent if one == look) for look in (24, 192)] == [24_000, 60_000 + 132 * 250]
+
+
+def test_the_traffic_of_long_intervals_is_reported_when_enough_of_them_are_known(shim: FakeShim) -> None:
     with Ring(shim.path) as ring:
         reader = IntervalReader(ring, Cursor(world=0))
         reports = []
@@ -223,8 +250,8 @@ def test_the_traffic_of_long_intervals_is_reported_once_more_when_enough_of_them
             put_traffic(shim, 1, 20.0 * number)
             reader.read()
             if (found := reader.traffic(final=False)) is not None:
-                reports.append((round(found["elapsed_seconds"]), sum(found["intervals"])))
-        assert reports == [(20, 2), (40, 4), (20 * MIN_INTERVALS // 2, MIN_INTERVALS)]
+                reports.append((round(found["elapsed_seconds"][0]), sum(found["intervals"])))
+        assert reports == [(20 * FIRST_LOOK // 2, FIRST_LOOK)]
         assert reader.traffic(final=True) is None
 
 
@@ -243,7 +270,7 @@ def test_the_traffic_of_a_shorter_run_is_reported_once_all_of_it_was_read(
         reader.read()
         found = reader.traffic(final=True)
         assert found is not None
-        assert sum(found["intervals"]) == 10
+        assert (set(found["look"]), sum(found["intervals"])) == ({0}, 10)
         assert reader.traffic(final=True) is None
 
 
@@ -254,5 +281,5 @@ def test_a_program_of_many_classes_reports_those_with_most_intervals(shim: FakeS
     add(traffic, classes, records)
     add(traffic, np.full(5, 7, np.uint64), records[:5])
     assert (len(traffic), traffic[7].intervals) == (CLASSES, 7)
-    found = rows(traffic, 3.0, 0.0)
+    found = rows([look_of(traffic, 0, 3.0, 0.0)])
     assert found["class_id"] == [7, *[one for one in range(REPORTED) if one != 7]][:REPORTED]

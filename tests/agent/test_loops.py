@@ -52,8 +52,9 @@ class Rank:
                 columns = (values["first_index"], values["sum_seconds"], values["ended_at"])
                 self.intervals += zip(*(column.tolist() for column in columns), strict=True)
             elif rows.table == "signatures":
-                self.reported.append(sum(rows.values["intervals"]))
-                self.sent.append(sum(rows.values["messages"]))
+                whole = [look == 0 for look in rows.values["look"]]
+                self.reported.append(sum(itertools.compress(rows.values["intervals"], whole)))
+                self.sent.append(sum(itertools.compress(rows.values["messages"], whole)))
         self.rings.release()
 
     def pass_time(self, seconds: float) -> None:

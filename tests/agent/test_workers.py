@@ -78,7 +78,7 @@ def test_figures_of_steps_are_no_messages(tmp_path: Path) -> None:
     assert not any(tables["phases"]["message_bytes"])
     assert not any(tables["signatures"]["messages"])
     assert not any(tables["signatures"]["message_bytes"])
-    assert sum(tables["signatures"]["bytes"]) == 4096 * 100
+    assert sum(tables["signatures"]["bytes"]) == 4096 * (24 + 100)
 
 
 def test_a_worker_alone_and_collectives_have_no_such_rows(tmp_path: Path) -> None:

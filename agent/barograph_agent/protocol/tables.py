@@ -160,11 +160,12 @@ TABLES: Final[dict[str, Table]] = {
         # What people say about groups of like work. `target`: the group. `action`: name, split (`argument`: the
         # features that matter, one per line) or merge (`argument`: the other group).
         _table("work_edits", target=_N, action=_N, argument=_T, editor=_N, at=_F),
-        # What the first rank communicates: totals since the begin of the run of the classes with most intervals, when 3
-        # and 10 s have passed, or at the end of a shorter run. `bytes`: of the collectives that end the intervals, 0
-        # where unknown. `messages`, `message_bytes`: sent to single ranks within the intervals.
+        # What the first rank communicates: totals since the begin of the run of the classes with most intervals, when
+        # `look` intervals have ended, 24, 192, 1536 and so on; 0 at the end of a shorter run, and in rows of earlier
+        # versions, of runs of 3, 10 and 30 s. `bytes`: of the collectives that end the intervals, 0 where unknown.
+        # `messages`, `message_bytes`: sent to single ranks within the intervals.
         _table("signatures", job=_N, class_id=_U, intervals=_COUNT, bytes=_COUNT, messages=_COUNT, message_bytes=_COUNT,
-               elapsed_seconds=_SECONDS, at=_TIME),
+               elapsed_seconds=_SECONDS, at=_TIME, look=(_COUNT, 0)),
         # Meaning of a class id: the call sites at the two ends of its intervals.
         _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the

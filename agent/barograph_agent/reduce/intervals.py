@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from barograph_agent.reduce.blocks import Intervals
 from barograph_agent.reduce.symbols import symbol
-from barograph_agent.reduce.traffic import REPORTS, Traffic, add, passed, rows
+from barograph_agent.reduce.traffic import FIRST_SECONDS, LAST_SECONDS, Look, Traffic, add, look_of, next_look, rows
 from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, RECORD, Records, Ring, RingError
 
 BATCH = 16384
@@ -42,9 +42,9 @@ class Cursor(msgspec.Struct, array_like=True):
     node_position: int = 0
     """Records read as sync points, by NodeReducer."""
     looks: int = 0
-    """Sets of rows of `signatures` that were made."""
+    """Looks at the traffic that were reported."""
     traffic: dict[int, Traffic] = {}
-    """What the intervals communicated, by class id; empty once all sets were made."""
+    """What the intervals communicated, by class id; empty once it is over."""
     iteration_position: int = 0
     """Iterations read as intervals."""
     iteration_index: int = -1
@@ -54,6 +54,12 @@ class Cursor(msgspec.Struct, array_like=True):
     """Iterations read by IterationReducer."""
     launch: int = -1
     """As of the ring."""
+    counted: int = 0
+    """Intervals in `traffic`."""
+    due: list[Look] = []
+    """Looks that are to be reported."""
+    traffic_over: bool = False
+    """Whether nothing more is to be reported of the traffic."""
 
 
 def class_id(before: str, at: str) -> int:
@@ -178,11 +184,11 @@ class IntervalReader:
         others = np.maximum.accumulate(np.where(is_iteration, counts, cursor.iteration_index + cursor.recalled))
         index = collectives + others + 1
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
-        if cursor.looks < REPORTS:
+        if not cursor.traffic_over:
             # What was sent in iterations that are recalled is not known: the first record after them has all of it.
             last = cursor.iteration_index + cursor.recalled + len(recalled) + bool(len(recalled))
             counted = ~is_iteration | (counts > last)
-            add(cursor.traffic, classes[counted[known]], records[known & counted])
+            self._count(classes[counted[known]], records[known & counted])
         cursor.recalled += len(recalled)
         cursor.last_index, cursor.iteration_index = int(collectives[-1]), int(others[-1]) - cursor.recalled
         cursor.position += int((~is_iteration).sum())
@@ -239,19 +245,36 @@ class IntervalReader:
     def _next_iteration(self, position: int) -> Records:
         return self.ring.iterations(position, min(position + 1, self.ring.iteration_head))
 
+    def _count(self, classes: npt.NDArray[np.uint64], records: Records) -> None:
+        """Add intervals to the traffic, with a look where it is due."""
+        cursor, start = self.cursor, 0
+        while start < len(classes):
+            part = slice(start, start + next_look(cursor.counted) - cursor.counted)
+            add(cursor.traffic, classes[part], records[part])
+            counted, start = cursor.counted + len(classes[part]), part.stop
+            if counted == next_look(cursor.counted):
+                end_ns = int(records[part]["exit_ns"][-1])
+                cursor.due.append(look_of(cursor.traffic, counted, self._elapsed(end_ns), self.unix(end_ns)))
+            cursor.counted = counted
+
+    def _elapsed(self, now_ns: int) -> float:
+        return (now_ns - self.ring.started_ns) * 1e-9
+
     def traffic(self, *, final: bool) -> dict[str, Any] | None:
         """The rows of `signatures` that are due, without the job. final: the run has ended."""
         cursor = self.cursor
-        elapsed = (cursor.last_exit_ns - self.ring.started_ns) * 1e-9
-        due = passed(elapsed, cursor.traffic)
         final = final and not self.unread
-        if due <= cursor.looks and not (final and cursor.looks < REPORTS):
+        elapsed = self._elapsed(cursor.last_exit_ns)
+        if cursor.traffic_over or (elapsed < FIRST_SECONDS and not final):
             return None
-        found = rows(cursor.traffic, elapsed, self.ended_at) if cursor.traffic else None
-        cursor.looks = REPORTS if final else due
-        if cursor.looks == REPORTS:
+        found, cursor.due = cursor.due, []
+        if final and cursor.traffic:
+            found += [look_of(cursor.traffic, 0, elapsed, self.ended_at)]
+        cursor.looks += len(found)
+        cursor.traffic_over = final or (elapsed >= LAST_SECONDS and cursor.looks > 0)
+        if cursor.traffic_over:
             cursor.traffic = {}
-        return found
+        return rows(found) if found else None
 
     def _classify(
         self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any], operation: np.ndarray[Any, Any]

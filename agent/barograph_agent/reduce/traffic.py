@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from typing import Any, Final
 
 import msgspec
@@ -10,12 +12,12 @@ import numpy.typing as npt
 
 from barograph_agent.ring.reader import BYTES_UNKNOWN, STEP, Records
 
-LOOKS: Final = (3.0, 10.0, 30.0)
-"""Seconds of a run after which its traffic so far is reported."""
-MIN_INTERVALS: Final = 24
-"""A run with fewer intervals by the last of these is reported once more, when it has had as many."""
-REPORTS: Final = len(LOOKS) + 1
-"""Reports of a run at most."""
+FIRST_SECONDS, LAST_SECONDS = 3.0, 30.0
+"""Ages of a run between which what it communicates is reported, once at least: later if it is slow."""
+FIRST_LOOK: Final = 24
+FACTOR: Final = 8
+"""What is reported is the total of so many intervals, and so many times that again and again: runs of the same work
+have communicated the same by then, whatever their speed."""
 CLASSES: Final = 256
 REPORTED: Final = 32
 """Classes that are summed, the first; and of these reported, those with most intervals."""
@@ -50,20 +52,39 @@ def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: R
         total.message_bytes += int(message_bytes)
 
 
-def passed(elapsed_seconds: float, traffic: dict[int, Traffic]) -> int:
-    """How many reports are due by this age of a run: one for each of LOOKS, and a last one.
+def next_look(intervals: int) -> int:
+    """The number of intervals after which what a run communicates is reported next.
 
-    >>> passed(10.5, {7: Traffic(3)}), passed(300.0, {7: Traffic(3)}), passed(300.0, {7: Traffic(24)})
-    (2, 3, 4)
+    >>> next_look(0), next_look(23), next_look(24), next_look(5000)
+    (24, 24, 192, 12288)
     """
-    looks = sum(seconds <= elapsed_seconds for seconds in LOOKS)
-    return looks + (looks == len(LOOKS) and sum(one.intervals for one in traffic.values()) >= MIN_INTERVALS)
+    look = FIRST_LOOK
+    while look <= intervals:
+        look *= FACTOR
+    return look
 
 
-def rows(traffic: dict[int, Traffic], elapsed_seconds: float, at: float) -> dict[str, Any]:
-    """The columns of `signatures`, without the job."""
+class Look(msgspec.Struct, array_like=True):
+    """What a run has communicated by class id after so many intervals, 0 if it has ended. at: Unix seconds."""
+
+    intervals: int
+    elapsed_seconds: float
+    at: float
+    traffic: dict[int, Traffic]
+
+
+def look_of(traffic: dict[int, Traffic], intervals: int, elapsed_seconds: float, at: float) -> Look:
+    """The classes with most intervals, as they are now."""
     most = sorted(traffic, key=lambda class_id: (-traffic[class_id].intervals, class_id))[:REPORTED]
-    found: dict[str, Any] = {"class_id": most}
+    return Look(intervals, elapsed_seconds, at, {class_id: copy(traffic[class_id]) for class_id in most})
+
+
+def rows(looks: Sequence[Look]) -> dict[str, Any]:
+    """The columns of `signatures`, without the job."""
+    each = [(look, class_id, total) for look in looks for class_id, total in look.traffic.items()]
+    found: dict[str, Any] = {"class_id": [class_id for _, class_id, _ in each]}
     for name in Traffic.__struct_fields__:
-        found[name] = [getattr(traffic[class_id], name) for class_id in most]
-    return found | {"elapsed_seconds": elapsed_seconds, "at": at}
+        found[name] = [getattr(total, name) for _, _, total in each]
+    for column, field in (("elapsed_seconds", "elapsed_seconds"), ("at", "at"), ("look", "intervals")):
+        found[column] = [getattr(look, field) for look, _, _ in each]
+    return found

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from barograph_agent.reduce.traffic import LOOKS, MIN_INTERVALS
+from barograph_agent.reduce.traffic import FIRST_SECONDS, LAST_SECONDS, next_look
 from barograph_alerts.processor import MOVE_SECONDS, Scorer
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.features.forecaster import FeatureForecaster
@@ -166,8 +166,9 @@ class Facility:
         for rows in np.array_split(np.arange(ROWS), PARTS):
             now = float(ends[rows[-1]])
             while looks and began + looks[0][0] <= now:
-                elapsed, known = looks.pop(0)
-                self._tell("signatures", self._traffic(name, one, known, elapsed, began), began + elapsed)
+                elapsed, known, look = looks.pop(0)
+                sent = self._traffic(name, one, known, elapsed, began) | {"look": [look] * 2}
+                self._tell("signatures", sent, began + elapsed)
             self._tell("blocks", self._blocks(name, rows, counts, seconds, ends), now)
         now = float(ends[-1])
         scores = self._tell("runs", {
@@ -243,12 +244,15 @@ class Facility:
         return scores
 
 
-def _looks(intervals: int, runtime_seconds: float) -> list[tuple[float, int]]:
-    """When sidecars report what a run of so many intervals communicates, in seconds of its time, and how many are known
-    then."""
-    each = runtime_seconds / intervals
-    ages = {min(one, runtime_seconds) for one in LOOKS} | {min(max(MIN_INTERVALS * each, LOOKS[-1]), runtime_seconds)}
-    return [(age, known) for age in sorted(ages) if (known := round(age / each))]
+def _looks(intervals: int, runtime_seconds: float) -> list[tuple[float, int, int]]:
+    """When sidecars report what a run of so many intervals communicates, in seconds of its time, how many are known
+    then, and that number as it is reported."""
+    each, look = runtime_seconds / intervals, next_look(0)
+    found: list[tuple[float, int, int]] = []
+    while look <= intervals and (not found or look * each <= LAST_SECONDS):
+        found.append((min(max(look * each, FIRST_SECONDS), runtime_seconds), look, look))
+        look = next_look(look)
+    return [*found, (runtime_seconds, intervals, 0)] if runtime_seconds < LAST_SECONDS else found
 
 
 def _column(value: Any, rows: int) -> Any:

@@ -167,7 +167,7 @@ class Group:
         self.jobs: deque[str] = deque(maxlen=JOBS)
         """The latest jobs."""
         self.traffic: dict[float, PooledTraffic] = {}
-        """What healthy runs communicate, by the age at which that was taken: one of LOOKS."""
+        """What healthy runs communicate, by when that was, as in `signature.TrafficLook`."""
         self.healthy = 0
         """Number of its healthy runs that have ended."""
         self.unproven = 0
@@ -184,35 +184,35 @@ class Group:
         return list(self.requests)[: -COMPARED - 1 : -1]
 
     def learn(self, signatures: Mapping[float, Signature]) -> None:
-        """Learn a healthy run that has ended: what it communicated, by its age."""
+        """Learn a healthy run that has ended: what it communicated, by when that was."""
         self.healthy += 1
-        for age, signature in signatures.items():
-            self._pool(age, signature, 1.0)
+        for when, signature in signatures.items():
+            self._pool(when, signature, 1.0)
 
     def unite(self, other: Group) -> None:
         """Learn the runs of another group, which do the same."""
         self.healthy += other.healthy
-        for age, pooled in other.traffic.items():
-            self._pool(age, pooled.total, pooled.runs)
+        for when, pooled in other.traffic.items():
+            self._pool(when, pooled.total, pooled.runs)
 
-    def _pool(self, age: float, signature: Signature, runs: float) -> None:
-        known = self.traffic.setdefault(age, PooledTraffic())
+    def _pool(self, when: float, signature: Signature, runs: float) -> None:
+        known = self.traffic.setdefault(when, PooledTraffic())
         if (ratios := signature.ratios(known.total)) is not None:
             self._spread.learn(ratios, known.runs)
         known.add(signature, runs)
 
-    def difference(self, age: float, signature: Signature) -> Difference | None:
-        """How a run of this age differs from those of the group in what it communicates; None if that is unknown.
+    def difference(self, when: float, signature: Signature) -> Difference | None:
+        """How a run differs by then from those of the group in what it communicates; None if that is unknown.
 
         It does the same as far as is known while the excess is at most 1.
         """
-        if (known := self.traffic.get(age)) is None or (ratios := signature.ratios(known.total)) is None:
+        if (known := self.traffic.get(when)) is None or (ratios := signature.ratios(known.total)) is None:
             return None
         return self._spread.difference(ratios, known.runs)
 
     def excess(self, other: Group) -> float:
         """How far the runs of another group are from those of this one, in tolerances; 0 if unknown."""
-        found = (other.difference(age, one.total) for age, one in self.traffic.items())
+        found = (other.difference(when, one.total) for when, one in self.traffic.items())
         return max((one.excess for one in found if one is not None), default=0.0)
 
 
@@ -299,7 +299,7 @@ class Family:
             self._requests = {one: group.name for group in self.groups.values() for one in group.requests}
 
     def decide_again(
-        self, job: str, name: str, request: Request | None, age: float, signature: Signature
+        self, job: str, name: str, request: Request | None, when: float, signature: Signature
     ) -> Decision | None:
         """The other group of a running job of a group, now that it is known what it communicates; None to stay.
 
@@ -312,7 +312,7 @@ class Family:
         others = [one for one in self.groups.values() if one is not mine and self._may_hold(one, request)]
         others = [one for one in others if list(one.jobs) != [job] and not one.unproven]
         asks, label = f"asks for the same as earlier runs of {name}", request.label if request is not None else UNKNOWN
-        found = {one.name: unlike for one in (mine, *others) if (unlike := one.difference(age, signature)) is not None}
+        found = {one.name: unlike for one in (mine, *others) if (unlike := one.difference(when, signature)) is not None}
         alike = sorted((one.excess, group) for group, one in found.items() if one.excess <= 1)
         if len(alike) > 1 and alike[1][0] - alike[0][0] < APART:
             alike, unknown = [], True

@@ -12,7 +12,7 @@ from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork, family_of
 from barograph_modeler.recognition.request import Asked, Request
-from barograph_modeler.recognition.signature import Signature, look, may_move, signatures
+from barograph_modeler.recognition.signature import Signature, TrafficLook, looks, may_move
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
 
@@ -92,9 +92,9 @@ class Recognizer(Stateful):
         self._recorded: OrderedDict[str, str] = OrderedDict()
         self._places: OrderedDict[str, _Place] = OrderedDict()
         self._signatures: OrderedDict[str, dict[float, Signature]] = OrderedDict()
-        """What jobs that have not ended communicate, by their age."""
-        self._fresh: dict[str, float] = {}
-        """Jobs of which such a signature has arrived, and the age."""
+        """What jobs that have not ended communicate, by when that was."""
+        self._fresh: dict[str, list[float]] = {}
+        """Jobs of which such a signature has arrived, and when that was."""
         self._has_evidence = False
         self._size = 0
         """Requests kept, of all families, or more: what merges and groups have lost is not subtracted at once."""
@@ -122,8 +122,8 @@ class Recognizer(Stateful):
                 for row in _rows(columns):
                     self._read_evidence(row, now)
             case "signatures":
-                for job, elapsed, signature in signatures(columns):
-                    self._read_signature(job, elapsed, signature)
+                for look in looks(columns):
+                    self._read_look(look)
             case "runs":
                 for job in columns["job"]:
                     if job in self._waiting:
@@ -142,13 +142,12 @@ class Recognizer(Stateful):
         waiting = self._wait(row["job"], now)
         waiting.has_evidence, waiting.request, waiting.reason, waiting.asked = True, request, reason, asked
 
-    def _read_signature(self, job: str, elapsed: float, signature: Signature) -> None:
-        known = lru.get(self._signatures, job, dict[float, Signature], JOBS)
-        age = look(elapsed)
-        if age not in known or signature.intervals > known[age].intervals:
-            known[age] = signature
-            if may_move(elapsed, signature.intervals):
-                self._fresh[job] = age
+    def _read_look(self, look: TrafficLook) -> None:
+        known = lru.get(self._signatures, look.job, dict[float, Signature], JOBS)
+        if look.when not in known or look.signature.intervals > known[look.when].intervals:
+            known[look.when] = look.signature
+            if may_move(look.elapsed_seconds, look.signature.intervals):
+                self._fresh.setdefault(look.job, []).append(look.when)
 
     def _learn_late(self, job: str, request: Request | None, now: float) -> None:
         """The very first job did not wait for its row, because there had been none."""
@@ -174,13 +173,14 @@ class Recognizer(Stateful):
             del self._waiting[job]
             with self.quarantine.guard("recognise", job):
                 assigned.append(Assigned(job, self._assign(job, waiting, now), waiting.asked))
-        for job, age in list(self._fresh.items()):
+        for job, fresh in list(self._fresh.items()):
             if job in self._waiting:
                 continue
             del self._fresh[job]
             with self.quarantine.guard("recognise", job):
-                if (group := self._assign_again(job, age, now)) is not None:
-                    assigned.append(Assigned(job, group, self._places[job].asked, by_traffic=True))
+                for when in fresh:
+                    if (group := self._assign_again(job, when, now)) is not None:
+                        assigned.append(Assigned(job, group, self._places[job].asked, by_traffic=True))
         return assigned
 
     def forget(self, job: str) -> None:
@@ -190,16 +190,16 @@ class Recognizer(Stateful):
         self._signatures.pop(job, None)
         self._fresh.pop(job, None)
 
-    def _assign_again(self, job: str, age: float, now: float) -> str | None:
+    def _assign_again(self, job: str, when: float, now: float) -> str | None:
         """The other group of a job, of which is known now what it communicates; None to stay."""
         place = self._places.get(job)
         family = self._families.get(place.family) if place is not None else None
         if place is None or family is None or place.group not in family.groups:
             return None
-        signature = self._signatures.get(job, {}).get(age)
+        signature = self._signatures.get(job, {}).get(when)
         if signature is None:  # forgotten since there were too many
             return None
-        decision = family.decide_again(job, place.group, place.request, age, signature)
+        decision = family.decide_again(job, place.group, place.request, when, signature)
         if decision is None:
             if not place.is_recorded:
                 # Whoever waits for it knows now that the group remains.

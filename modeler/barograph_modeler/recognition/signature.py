@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from barograph_agent.reduce import traffic
-
-LOOKS: Final = (0.0, *traffic.LOOKS)
-"""Ages at which runs are compared, in seconds: sidecars report then, and at the end of a shorter run."""
+AGES: Final = (0.0, 3.0, 10.0, 30.0)
+"""Ages at which runs are compared of which sidecars of earlier versions report, in seconds."""
 MOVED_SECONDS: Final = 40.0
 MOVED_INTERVALS: Final = 64
 """A run is not moved to another group at a higher age and with more intervals."""
@@ -84,21 +82,30 @@ class PooledTraffic:
         self.runs, self.total = weight * self.runs + runs, Signature(kept)
 
 
-def look(elapsed_seconds: float) -> float:
-    """The latest of LOOKS that a run of so many seconds has passed."""
-    return max((one for one in LOOKS if one <= elapsed_seconds), default=LOOKS[0])
-
-
 def may_move(elapsed_seconds: float, intervals: float) -> bool:
     """Whether a run of this age and so many intervals is early enough to be moved to another group."""
     return elapsed_seconds <= MOVED_SECONDS or intervals <= MOVED_INTERVALS
 
 
-def signatures(columns: Mapping[str, Any]) -> Iterator[tuple[str, float, Signature]]:
-    """The signatures in rows of the table of that name: job, elapsed seconds, signature."""
+class TrafficLook(NamedTuple):
+    """What a job has communicated so far. when: after how many intervals, 0 at the end of a run that is shorter; of
+    sidecars of earlier versions, the latest of AGES. Runs of which this is equal are compared.
+    """
+
+    job: str
+    when: float
+    elapsed_seconds: float
+    signature: Signature
+
+
+def looks(columns: Mapping[str, Any]) -> Iterator[TrafficLook]:
+    """The looks in rows of `signatures`."""
     names = ("job", "elapsed_seconds", "class_id", "intervals", "bytes", "messages", "message_bytes")
-    found: dict[tuple[str, float], Signature] = {}
-    for job, elapsed, class_id, *totals in zip(*(columns[name] for name in names), strict=True):
-        found.setdefault((str(job), float(elapsed)), Signature())[int(class_id)] = ClassTotals(*map(int, totals))
-    for (job, elapsed), signature in found.items():
-        yield job, elapsed, signature
+    found: dict[tuple[str, float, int], Signature] = {}
+    counts = columns.get("look", [0] * len(columns["job"]))
+    for count, job, elapsed, class_id, *totals in zip(counts, *(columns[name] for name in names), strict=True):
+        key = str(job), float(elapsed), int(count)
+        found.setdefault(key, Signature())[int(class_id)] = ClassTotals(*map(int, totals))
+    for (job, elapsed, count), signature in found.items():
+        age = max((one for one in AGES if one <= elapsed), default=AGES[0])
+        yield TrafficLook(job, float(count) or age, elapsed, signature)

@@ -349,14 +349,14 @@ def test_features_that_have_agreed_are_bounded():
     assert len(relevance.agreed) == FEATURES
 
 
-def traffic(job: dict, elapsed: float, size: float = 1000.0, known: int = 500, messages: int = 4) -> tuple:
+def traffic(job: dict, elapsed: float, size: float = 1000.0, known: int = 500, messages: int = 4, look=0) -> tuple:
     """Rows of `signatures` of a job: so many messages of so many bytes per interval of the first of two classes."""
     values = {
         "class_id": [11, 12], "intervals": [known, known], "bytes": [8 * known, 0],
         "messages": [messages * known, 0], "message_bytes": [int(size * messages * known), 0],
     }  # fmt: skip
     return "signatures", {
-        "job": job["jobs"]["job"] * 2, "elapsed_seconds": [elapsed] * 2, "at": [0.0] * 2, **values
+        "job": job["jobs"]["job"] * 2, "elapsed_seconds": [elapsed] * 2, "at": [0.0] * 2, "look": [look] * 2, **values
     }  # fmt: skip
 
 
@@ -385,6 +385,23 @@ def test_runs_of_one_request_that_communicate_differently_are_different_work():
     assert again["reason"] == f"asks for the same as earlier runs of {other['workload']}, and does it"
     learned = site.modeler.learner.workloads
     assert {name: len(one.runtimes) for name, one in learned.items()} == {FAMILY: 3, other["workload"]: 2}
+
+
+@pytest.mark.parametrize("slower", [1.0, 4.0])
+def test_a_slow_run_of_a_program_that_sends_less_later_remains_in_its_group(slower):
+    """It sends a third as much after 192 intervals, which a slow run has not had at the age of the others."""
+    site, row = Site(), asked(["deck"])
+
+    def run(slower: float) -> dict:
+        job = site.begin(row, factor=slower)
+        for seconds, look, size in ((3.1, 24, 3000.0), (10.5, 192, 3000.0), (12.0, 1536, 1300.0)):
+            site.tell(traffic(job, seconds * slower, size=size, known=look // 2, look=look))
+        found = site.assignments[job["jobs"]["job"][0]]
+        site.end(job)
+        return found
+
+    assert [run(1.0)["how"] for _ in range(3)] == ["first", "same", "same"]
+    assert run(slower)["workload"] == FAMILY
 
 
 def test_that_a_run_remains_in_its_group_is_said_when_its_traffic_is_known():
