@@ -137,8 +137,9 @@ def test_an_alarm_for_the_wrong_group_is_taken_back():
     assert (row.columns["state"], row.columns["workload"], row.columns["final"]) == ("unknown", OTHER, 0)
     assert scorer.step(0.0) == []
     final = judge(scorer, job)[-1]
-    assert scorer.ended[name][0].state == "healthy"
-    # A disturbance may be why the messages are others, so it is told what the run was not compared with.
+    # A disturbance may be why the messages are others: longer than those it is not known to be healthy.
+    assert scorer.ended[name][0].state == "unknown"
+    assert final["sentence"].startswith("unknown: first run of this work")
     assert final["sentence"].endswith(
         "; not compared with 3 runs that asked for the same, which took 20.01 s: other messages, "
         "or another number of intervals"
@@ -226,7 +227,7 @@ def test_the_verdict_of_a_short_job_waits_until_it_is_known_whether_it_belongs_t
     if word is not None:
         scorer.observe("assignments", assigned(job, *word), ended_at)
     (final,) = scorer.step(ended_at + seconds)
-    state = "healthy" if expected == OTHER else "slow"
+    state = "unknown" if expected == OTHER else "slow"
     assert (final.columns["final"], final.columns["workload"], final.columns["state"]) == (1, expected, state)
     assert scorer.idle
 

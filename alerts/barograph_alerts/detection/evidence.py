@@ -75,9 +75,8 @@ class Evidence:
         """Of the history: those of classes of which the job has had no more intervals than they hold for."""
         self._left = dict(pace.limits) if pace is not None else {}
         """Intervals until a mean holds no more, for classes that have a limit."""
-        self._level: Level | None = None
-        if pace is not None and usable:
-            self._level = Level(replace(pace, means=self._means), alpha / 4, margin)
+        compared = replace(pace, means=self._means) if pace is not None and usable else None
+        self._level = Level(compared, alpha / 4, margin) if compared is not None else None
         self._delay: DelayTest | None = None
         if pace is not None and pace.progress is not None:
             # A quarter of its share is for the tolerance, as with `Level`.
@@ -110,6 +109,8 @@ class Evidence:
         self._whole = (0.0, 0.0)
         self.over = False
         """Whether the runtime is final."""
+        self.is_other_work = False
+        """Whether it took longer than runs that asked for the same, without being comparable: steady is not healthy."""
 
     @property
     def score(self) -> float:
@@ -147,6 +148,8 @@ class Evidence:
         """The verdict so far: unknown until something was compared; from an alarm on, the kind of the latest one."""
         if self.alarms:
             return self.alarms[-1].kind
+        if self.is_other_work:
+            return "unknown"
         if self.outside_limits or self.off_pace:
             return "inconclusive"
         return "healthy" if self.windows or (self.over and self.runtime_test is not None) else "unknown"
