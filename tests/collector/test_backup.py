@@ -20,6 +20,7 @@ from barograph_collector.lake import compaction, pins
 from barograph_collector.lake.lease import CATALOG_FILE
 from barograph_collector.lake.place import CATALOG_FOLDER, Lake
 from barograph_collector.lake.publisher import Publisher
+from barograph_collector.storage.connection import StoreHeld
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
 from helpers.lakes import entry, loaded
 from helpers.log import Producer, blocks, collector_on
@@ -276,7 +277,7 @@ def test_a_restored_log_goes_on_where_its_readers_miss_nothing(tmp_path: Path, s
 
 
 def test_a_log_is_replaced_only_where_that_is_asked_for_and_no_collector_has_it_open(
-    tmp_path: Path, state: Path
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(state, tmp_path / "backup")
     with pytest.raises(BackupError, match="expected no log; --replace"):
@@ -287,6 +288,15 @@ def test_a_log_is_replaced_only_where_that_is_asked_for_and_no_collector_has_it_
     assert aside is not None
     assert (aside / LOG).read_bytes() == b"not a database"
     assert firsts(damaged) == list(range(300))
+
+    def held(log: Path) -> None:
+        raise StoreHeld(f"cannot open the log {log}")
+
+    before = sorted(damaged.rglob("*"))
+    monkeypatch.setattr("barograph_collector.backup.restore.connect", held)
+    with pytest.raises(BackupError, match="cannot open the log"):
+        restore(tmp_path / "backup", damaged, replace=True)
+    assert sorted(damaged.rglob("*")) == before
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", '{"made_at": "x"}'])

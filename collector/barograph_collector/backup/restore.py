@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -26,10 +27,10 @@ def restore(backup: Path, state: Path, *, replace: bool = False, system: System 
     replace: whether there may be one. Raises BackupError, also where a collector has it open.
     """
     found = read(backup)
+    part = state / f"{LOG}.part"
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_place(state, replace=replace)
-        part = state / f"{LOG}.part"
         shutil.copyfile(backup / LOG, part)
         jump(part)
         aside = put_log(part, state, replace=replace, system=system)
@@ -39,15 +40,29 @@ def restore(backup: Path, state: Path, *, replace: bool = False, system: System 
         raise BackupError(str(error)) from None
     except (OSError, duckdb.Error) as error:
         raise BackupError(f"cannot restore {backup} to {state}: {error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
     return found, aside
 
 
 def check_place(state: Path, *, replace: bool) -> list[Path]:
-    """The files of a log in a state directory. Raises BackupError where there are some and none may be."""
+    """The files of a log in a state directory.
+
+    Raises BackupError where there are some and none may be, and StoreHeld where a collector has the log open. What
+    cannot be opened otherwise may be replaced.
+    """
     log = state / LOG
     present = [path for path in (log, log.with_name(f"{LOG}.wal"), state / JOURNAL_FOLDER) if path.exists()]
     if present and not replace:
         raise BackupError(f"{present[0]}: exists, expected no log; --replace puts it aside")
+    try:
+        if log.exists():
+            connect(log).close()
+    except StoreHeld:
+        raise
+    except StoreError:
+        pass
     return present
 
 
@@ -59,7 +74,6 @@ def put_log(part: Path, state: Path, *, replace: bool, system: System) -> Path |
     log = state / LOG
     aside: Path | None = None
     if present := check_place(state, replace=replace):
-        _check_unused(log)
         aside = state / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.localtime(system.clock.now()))}"
         aside.mkdir(mode=0o700)
         for path in present:
@@ -68,17 +82,6 @@ def put_log(part: Path, state: Path, *, replace: bool, system: System) -> Path |
     part.rename(log)
     system.disk.sync_directory(state)
     return aside
-
-
-def _check_unused(log: Path) -> None:
-    """Raises StoreHeld where a collector has the log open. What cannot be opened otherwise may be replaced."""
-    try:
-        if log.exists():
-            connect(log).close()
-    except StoreHeld:
-        raise
-    except StoreError:
-        return
 
 
 def jump(log: Path) -> None:

@@ -87,7 +87,8 @@ class Catalog:
             raise LakeError(self._missing(DATA, known)) from None
 
     def _missing(self, name: str, known: int) -> str:
-        return f"{self._name} has no {name}, expected one with rows up to {known}: is its file system mounted?"
+        rows = f" with rows up to {known}" if known > 1 else ""
+        return f"{self._name} has no {name}, expected one{rows}: is its file system mounted?"
 
     def commit(self, files: Sequence[LakeFile], before: int, position: int) -> None:
         """Register files and the new position in one transaction.

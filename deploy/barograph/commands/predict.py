@@ -16,7 +16,7 @@ from barograph.commands.planned_fields import planned_fields, recorded_fields, s
 from barograph.views.advice import sentences
 from barograph.views.intervals.advice import class_ids, interval_sentences
 from barograph.views.intervals.sites import site_names
-from barograph.views.modeler import ask_patiently, default_modeler, http_address, question
+from barograph.views.modeler import add_modeler_option, ask_patiently, question
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
 from barograph_collector.daemon.service import Exit
@@ -104,11 +104,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
     parser.add_argument("--token", type=Path, metavar="FILE", help="viewer's token, if the modeler requires one")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime, speedup and parts over ranks")
-    parser.add_argument(
-        "--modeler",
-        type=http_address,
-        default=default_modeler(agent.endpoint(os.environ)),
-        metavar="URL",
-        help="the modeler's address (default: two ports above the collector's, %(default)s)",
-    )
+    add_modeler_option(parser, agent.endpoint(os.environ))
     return parser

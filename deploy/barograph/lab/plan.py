@@ -12,7 +12,7 @@ from typing import Any
 from barograph.cli import USAGE_ERROR, CommandError
 from barograph.lab.columns import checked, console, table
 from barograph.views.log import limits
-from barograph.views.modeler import ask_patiently, default_modeler, http_address, question
+from barograph.views.modeler import add_modeler_option, ask_patiently, question
 from barograph.views.words import period, plural, span
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
@@ -50,13 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--param", action="append", default=[], metavar="NAME=VALUE", help="another parameter of its runs; repeatable")
     add("--cluster", metavar="NAME", help="of the application, needed if it has run on several")
-    add(
-        "--modeler",
-        type=http_address,
-        default=default_modeler(agent.endpoint(os.environ)),
-        metavar="URL",
-        help="the modeler's address (default: two ports above the collector's, %(default)s)",
-    )
+    add_modeler_option(parser, agent.endpoint(os.environ))
     add("--json", action="store_true", help="print one JSON object")
     return parser
 

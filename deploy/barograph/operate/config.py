@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from barograph_agent.settings.sources import APPLICATIONS, SITE_FILE, ConfigErro
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.options import add_config
 from barograph_collector.daemon.service import Exit
+from barograph_collector.lake.lease import redacted
 from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
 
@@ -33,7 +33,6 @@ SECTIONS: Final[Sequence[type[Section]]] = (
     PageSettings,
     AgentSettings,
 )
-_PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^@/\s]*@")
 Effective = dict[str, dict[str, Value]]
 
 
@@ -51,15 +50,6 @@ def effective(file: Path | None, environment: Mapping[str, str]) -> Effective:
             table = found.setdefault(f'{APPLICATIONS}."{app}"', {})
             table |= {name: Value(value, str(file)) for name, value in own.items()}
     return found
-
-
-def hidden(text: str) -> str:
-    """A setting without the password of an address.
-
-    >>> hidden("postgresql://baro:secret@db/lake")
-    'postgresql://baro:***@db/lake'
-    """
-    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def show(options: argparse.Namespace) -> None:
@@ -80,7 +70,7 @@ def show(options: argparse.Namespace) -> None:
         for column in ("key", "value", "from"):
             table.add_column(column)
         for name, value in values.items():
-            text = "-" if value.value in (None, ()) else hidden(as_text(value.value))
+            text = "-" if value.value in (None, ()) else redacted(as_text(value.value))
             style = "dim" if value.origin == "default" else ""
             table.add_row(*map(Text, (name, text, value.origin)), style=style)
         console.print(table)
@@ -99,7 +89,7 @@ def _plain(value: Any) -> Any:
         case Path() | (str(), int()):  # a path, or an address and its port
             return as_text(value)
         case str():
-            return hidden(value)
+            return redacted(value)
     return value
 
 

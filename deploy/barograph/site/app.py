@@ -72,10 +72,7 @@ class SitePages:
         views: dict[str, tuple[str, Callable[[ViewContext, Request], Values]]] = {
             "/": ("jobs", _jobs),
             "/job/{name:path}": ("job", _job),
-            "/search": (
-                "search",
-                lambda context, request: search.view(context, request.query_params.get("q", "")[:200]),
-            ),
+            "/search": ("search", _search),
             "/alarms": ("alarms", lambda context, _: alarms.view(context)),
             "/applications": ("applications", _applications),
             "/application": ("application", _application),

@@ -134,6 +134,17 @@ def scrape(url: str, seconds: float, most_bytes: int) -> list[Sample]:
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
+def add_modeler_option(parser: argparse.ArgumentParser, collector: str) -> None:
+    """Add the option that names the modeler, by default that of a collector."""
+    parser.add_argument(
+        "--modeler",
+        type=http_address,
+        default=default_modeler(collector),
+        metavar="URL",
+        help="the modeler's address (default: two ports above the collector's, %(default)s)",
+    )
+
+
 def default_modeler(collector: str) -> str:
     """The modeler's address derived from the collector's, the first of several: two ports above, as `barograph up` has
     it.
