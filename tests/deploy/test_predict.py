@@ -111,10 +111,17 @@ def test_other_questions_get_one_line_and_a_status(service):
 
 
 def test_a_picture_is_drawn(service, tmp_path):
-    done = service.run(*QUESTION, "--plot", str(tmp_path / "projection.png"))
+    done = service.run(*QUESTION, "--plot", str(tmp_path / "projection.html"))
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "projection.png").read_bytes().startswith(b"\x89PNG")
-    assert service.run(*QUESTION, "--plot", str(tmp_path / "none/projection.png")).returncode == 73
+    text = (tmp_path / "projection.html").read_text()
+    assert "<title>solver on " in text
+    assert 'aria-label="Runtime of solver over ranks. ' in text
+    assert service.run(*QUESTION, "--plot", str(tmp_path / "none/projection.html")).returncode == 73
+    refused = service.run(*QUESTION, "--plot", "projection.png")
+    assert (refused.returncode, refused.stderr.splitlines()[-1].rpartition(": ")[2]) == (
+        2,
+        "'projection.png', expected FILE.html",
+    )
 
 
 def test_a_killed_modeler_gives_the_same_answer_after_its_restart(service):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.cli import MISSING_EXTRA, CommandError
+from barograph.charts.page import plot
+from barograph.cli import CommandError
 from barograph.commands.feature_file import read_features
 from barograph.commands.planned_fields import planned_fields, recorded_fields, split_command
 from barograph.views.advice import sentences
-from barograph.views.intervals.advice import class_ids, interval_sentences
-from barograph.views.intervals.sites import site_names
+from barograph.views.intervals import class_ids, interval_sentences, site_names
 from barograph.views.modeler import add_modeler_option, ask_patiently, question
 from barograph_agent.job.identity import JobError, parse_params
 from barograph_agent.settings import agent
@@ -38,8 +37,6 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--plot draws scales and --features knows none, expected one of the two")
     if options.intervals and (options.features is not None or options.plot is not None):
         parser.error("--intervals predicts neither from --features nor with --plot, expected it without them")
-    if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise CommandError("--plot needs matplotlib: pip install 'barograph[report]'", MISSING_EXTRA)
     headers = {}
     if options.token is not None:
         try:
@@ -57,8 +54,6 @@ def main(arguments: Sequence[str]) -> int:
     answer = ask_patiently(options.modeler, fields, headers, "predict")
     try:
         if options.plot is not None and answer["refusal"] is None:
-            from barograph.views.projection import plot
-
             plot(answer, options.plot)
     except OSError as error:
         raise CommandError(f"{options.plot}: {error.strerror}", Exit.STATE) from None
@@ -78,6 +73,12 @@ def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:
     if not intervals:
         return sentences(answer)
     return interval_sentences(answer, site_names(agent.endpoint(os.environ), class_ids(answer)))
+
+
+def _page(text: str) -> Path:
+    if not text.endswith(".html"):
+        raise argparse.ArgumentTypeError(f"{text!r}, expected FILE.html")
+    return Path(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,6 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--intervals", action="store_true", help="lengths of intervals between collectives instead")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
     parser.add_argument("--token", type=Path, metavar="FILE", help="viewer's token, if the modeler requires one")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw runtime, speedup and parts over ranks")
+    parser.add_argument("--plot", type=_page, metavar="FILE.html", help="draw runtime, speedup and parts over ranks")
     add_modeler_option(parser, agent.endpoint(os.environ))
     return parser

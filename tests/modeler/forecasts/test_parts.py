@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from barograph.charts.figure import BOTTOM, TOP
+from barograph.charts.page import plot
 from barograph.charts.parts import parts_chart
 from barograph.views.advice import sentences
-from barograph.views.projection import plot
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary
@@ -185,13 +185,16 @@ def test_the_answer_names_the_parts_of_the_predicted_time():
 
 
 def test_the_plot_has_the_shares_of_the_parts_over_ranks(tmp_path):
-    drawn = tmp_path / "parts.png"
+    drawn = tmp_path / "parts.html"
     said = answer(learned(PhasedProgram()), Question("solver", 128, curve=True))
     assert [ranks for ranks, _ in said["parts_curve"]] == [1, 2, 4, 8, 16, 32, 64, 128]
     shares = [parts["own work"] / sum(parts.values()) for _, parts in said["parts_curve"]]
     assert shares == sorted(shares, reverse=True)
     plot(said, drawn)
-    assert drawn.stat().st_size > 10_000
+    text = drawn.read_text()
+    assert text.count("<svg") == 2
+    assert str(parts_chart(said).chart) in text
+    assert not re.findall(r"(?:src|href)=", text)
 
 
 def test_the_chart_of_the_page_stacks_the_parts_up_to_the_whole():

@@ -16,8 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from barograph.cli import main as barograph
-from barograph.views.intervals import sites
-from barograph.views.intervals.advice import class_ids, interval_sentences
+from barograph.views.intervals import class_ids, interval_sentences, site_names
 from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.maxima.distribution import Gev
 from barograph_modeler.maxima.interval_forecast import IntervalForecast, IntervalSample, forecast_interval
@@ -338,9 +337,9 @@ def test_call_sites_are_those_of_the_collector(tmp_path: Path) -> None:
         producer.hello()
         producer.append(1, "sites", 1, site | {"operation": "Allreduce"})
         producer.receive_ack(1)
-        found = sites.site_names(running.endpoint, CLASSES)
+        found = site_names(running.endpoint, CLASSES)
     assert found == {CLASSES[0]: "halo+0x1a to dot+0x2b (Allreduce)"}
 
 
 def test_without_a_collector_classes_have_no_names() -> None:
-    assert sites.site_names("tcp://127.0.0.1:1", [1, 2]) == {}
+    assert site_names("tcp://127.0.0.1:1", [1, 2]) == {}

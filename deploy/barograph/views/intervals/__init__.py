@@ -1,1 +1,0 @@
-"""Answers of the modeler about intervals, for people."""
