@@ -69,12 +69,7 @@ class LakeExporter(Collector):
             (counter, "days_archived", "Days that have left the database for the lake.", figures.archived),
             (counter, "days_expired", "Days of one table and cluster whose period was over.", figures.expired),
             (counter, "bytes", "Size of these files, in bytes.", figures.bytes),
-            (
-                counter,
-                "failures",
-                "Failed attempts to bring rows into the lake.",
-                figures.failures,
-            ),
+            (counter, "failures", "Failed attempts to bring rows into the lake.", figures.failures),
         ):
             yield family(f"barograph_lake_{name}", text, value)
         name, text = "barograph_lake_commit_seconds", "Duration of batches, from reading to commit, in seconds."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Meta
 
@@ -42,37 +43,32 @@ def tcp_endpoint(value: str) -> str:
 
 def postgres_url(value: str) -> str:
     """Check `postgresql://USER@HOST/DATABASE`. Raises argparse.ArgumentTypeError, without a password in its text."""
-    try:
-        parts = urlsplit(value)
-        fine = parts.scheme in ("postgresql", "postgres") and len(parts.path) > 1 and parts.port != 0
-    except ValueError:
-        fine = False
-    if not fine:
-        raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected postgresql://USER@HOST/DATABASE")
-    return value
+    schemes, form = ("postgresql", "postgres"), "postgresql://USER@HOST/DATABASE"
+    return _url(value, schemes, lambda parts: len(parts.path) > 1, form)
 
 
 def http_url(value: str) -> str:
     """Check `http://HOST:PORT` or `https://HOST`, without a path. Raises argparse.ArgumentTypeError."""
+
+    def names_host(parts: SplitResult) -> bool:
+        return bool(parts.hostname) and parts.path in ("", "/") and not parts.query and parts.username is None
+
+    return _url(value, ("http", "https"), names_host, "http://HOST:PORT or https://HOST")
+
+
+def _url(value: str, schemes: Collection[str], good: Callable[[SplitResult], bool], form: str) -> str:
     try:
         parts = urlsplit(value)
-        fine = (
-            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/") and not parts.query
-        )
-        fine = fine and parts.username is None and parts.port != 0
-    except ValueError:
-        fine = False
-    if not fine:
-        raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected http://HOST:PORT or https://HOST")
-    return value
+        if parts.scheme in schemes and parts.port != 0 and good(parts):
+            return value
+    except ValueError:  # a port that is none
+        pass
+    raise argparse.ArgumentTypeError(f"{redacted(value)!r} is no URL, expected {form}")
 
 
 def periods(value: str) -> str:
-    """Check periods of the lake. Raises argparse.ArgumentTypeError."""
-    try:
-        Periods.read(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    """Check periods of the lake. Raises ValueError."""
+    Periods.read(value)
     return value
 
 

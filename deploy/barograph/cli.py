@@ -5,12 +5,14 @@ A compute node has only the agent installed. A subcommand with further dependenc
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import importlib
 import os
 import signal
 import sys
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a checkout may be run by any Python
     sys.exit(f"barograph: Python is {sys.version.split()[0]}, expected 3.11 or later")
@@ -19,6 +21,7 @@ DESCRIPTION: Final = "Watches MPI jobs from outside and says when one is slower 
 USAGE_ERROR: Final = 2
 MISSING_EXTRA: Final = 3
 DATA_ERROR: Final = 65
+Value = TypeVar("Value")
 
 
 class CommandError(Exception):
@@ -94,6 +97,20 @@ READERS: Final[dict[str, tuple[str, ...]]] = {
     "developers, and studies": ("demo", "ring", "record", "replay", "backtest", "bench", "study", "bsp"),
 }  # fmt: skip
 """The commands by their readers, as --help lists them."""
+
+
+def checked(convert: Callable[[str], Value], good: Callable[[Value], object], wanted: str) -> Callable[[str], Value]:
+    """An option type: converts the text and requires `good`. wanted: `good` in words, for the error."""
+
+    def parse(text: str) -> Value:
+        try:
+            if good(value := convert(text)):
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {wanted}")
+
+    return parse
 
 
 def usage() -> str:

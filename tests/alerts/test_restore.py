@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from barograph_agent.protocol.wire import Result
 from barograph_alerts import restore as restoring
 from barograph_alerts.job.references import References
 from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
 from barograph_alerts.restore import restore
 from barograph_collector.client.follow import Follower
-from barograph_collector.client.log_reader import QueryResult, RowBatch
+from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.sources import FollowedCollector
 from helpers.jobs import Simulation, verdict
@@ -45,12 +46,12 @@ class MemoryLog:
             columns = {name: np.array([value]) if name == "offset" else [value] for name, value in row.items()}
             yield RowBatch(columns, 1, row["offset"])
 
-    def query(self, text: str) -> QueryResult:
+    def query(self, text: str) -> Result:
         table = pa.table({"first": [self.days_ago]})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return QueryResult(sink.getvalue().to_pybytes(), 1, more=False)
+        return Result(1, sink.getvalue().to_pybytes(), 1, more=False)
 
     def before_latest(self, table: str, rows: int) -> int:
         return self.rows[table][-rows:][0]["offset"] - 1 if self.rows[table] else 0

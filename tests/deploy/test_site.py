@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import math
 import re
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 import uvicorn
 from starlette.applications import Starlette
@@ -31,8 +31,8 @@ from barograph.views.collectors.log_views import LogViews
 from barograph.views.log import Row, rows_of
 from barograph.views.modeler import ModelerClient
 from barograph.views.words import round_seconds
+from barograph_agent.protocol.wire import Result
 from barograph_collector.auth.http_access import VIEWERS, Access, add
-from barograph_collector.client.log_reader import QueryResult
 from barograph_collector.server import Collector
 from helpers.fleet import CLASS, HOSTILE, Fleet, put_examples
 from helpers.log import collector_on
@@ -365,7 +365,7 @@ def test_a_page_is_shown_whatever_times_the_log_has(
     def is_time(name: str) -> bool:
         return name == "at" or name.endswith("_at")
 
-    def extreme(answer: QueryResult) -> list[Row]:
+    def extreme(answer: Result) -> list[Row]:
         times = {name for name in rows_of(answer)[0] if is_time(name)} if answer.rows else set()
         return [row | {name: value for name in times if row[name] is not None} for row in rows_of(answer)]
 
@@ -401,7 +401,7 @@ def test_days_of_a_lake_that_is_away_are_named_at_the_foot(
     with LogViews(collector.endpoint, clock=Clock()) as log:
         reader = log.views[collector.endpoint]._reader
         query = reader.query
-        monkeypatch.setattr(reader, "query", lambda *asked: dataclasses.replace(query(*asked), note=days))
+        monkeypatch.setattr(reader, "query", lambda *asked: msgspec.structs.replace(query(*asked), note=days))
         client = TestClient(create(log, ModelerClient(AWAY, log.clock), METRICS), base_url=BASE)
         answer = client.get("/")
     assert answer.status_code == 200

@@ -45,19 +45,6 @@ class RowBatch:
     next_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """The result of a query: an Arrow IPC stream of `rows` rows. more: whether the limit cut it off.
-
-    note: what it was computed without, such as days that could not be read; empty for nothing.
-    """
-
-    stream: bytes
-    rows: int
-    more: bool
-    note: str = ""
-
-
 class _Wait(NamedTuple):
     """A read that waits for rows: its number, how many connections there had been, and when its answer is overdue."""
 
@@ -130,7 +117,7 @@ class LogReader:
         if self._connection is not None:
             self._connection.register(poller)
 
-    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> QueryResult:
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> wire.Result:
         """At most `limit` rows of one SELECT that may run for `seconds`. Raises LogUnavailable and ReadRefused."""
         # Other queries may be ahead of this one, each with its own time. Sent once only: a query is expensive.
         waiting = seconds + self.timeout
@@ -138,8 +125,7 @@ class LogReader:
         if answer is None:
             self._disconnect()
             raise self._unavailable(waiting)
-        answer = self._checked(answer)
-        return QueryResult(answer.stream, answer.rows, answer.more, answer.note)
+        return self._checked(answer)
 
     def read_all(self, table: str, after: int = 0, job: str = "") -> Iterator[RowBatch]:
         """All pages up to the present end of the table."""

@@ -18,7 +18,7 @@ import pyarrow.parquet
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, checked
 from barograph.commands import extrap
 from barograph.commands.sql import COLLECTOR
 from barograph.views.jobs import NAMES, names
@@ -130,11 +130,8 @@ def since_argument(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r}, expected a date, date and time, or an age as 7d or 12h") from None
 
 
-def app_argument(text: str) -> str:
-    """Check an application's name. Raises argparse.ArgumentTypeError."""
-    if not IDENTIFIER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
-    return text
+identifier = checked(str, IDENTIFIER.fullmatch, Kind.NAME.text)
+"""The type of an option that is a name in the log."""
 
 
 def _jobs_of(reader: LogReader, app: str) -> list[str]:
@@ -179,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="replaced after a complete export")
     parser.add_argument("--format", choices=("parquet", "csv", "extrap"), default="parquet", help="(default: parquet)")
     parser.add_argument("--since", type=since_argument, metavar="TIME", help="only newer rows: 2026-05-31, 7d, 12h")
-    parser.add_argument("--app", type=app_argument, metavar="NAME", help="only rows of this application's jobs")
+    parser.add_argument("--app", type=identifier, metavar="NAME", help="only rows of this application's jobs")
     places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     options = parser.parse_args(arguments)
     if (options.table is None) != (options.format == "extrap"):

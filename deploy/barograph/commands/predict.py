@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from barograph.charts.page import plot
-from barograph.cli import CommandError
+from barograph.cli import CommandError, checked
 from barograph.commands.feature_file import read_features
 from barograph.commands.planned_fields import planned_fields, recorded_fields, split_command
 from barograph.views.advice import sentences
@@ -75,12 +75,6 @@ def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:
     return interval_sentences(answer, site_names(agent.endpoint(os.environ), class_ids(answer)))
 
 
-def _page(text: str) -> Path:
-    if not text.endswith(".html"):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected FILE.html")
-    return Path(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph predict",
@@ -104,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--intervals", action="store_true", help="lengths of intervals between collectives instead")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
     parser.add_argument("--token", type=Path, metavar="FILE", help="viewer's token, if the modeler requires one")
-    parser.add_argument("--plot", type=_page, metavar="FILE.html", help="draw runtime, speedup and parts over ranks")
+    page = checked(Path, lambda path: path.suffix == ".html", "FILE.html")
+    parser.add_argument("--plot", type=page, metavar="FILE.html", help="draw runtime, speedup and parts over ranks")
     add_modeler_option(parser, agent.endpoint(os.environ))
     return parser

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from barograph.cli import checked
 from barograph_agent import launch
 from barograph_agent.job import rules
 from barograph_agent.job.identity import JobError, account, from_environment, parse_params
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     places.add_collector_option(parse, None, several=True)
     parse.add_argument(
         "--drain",
-        type=_seconds,
+        type=checked(float, lambda seconds: 0 <= seconds < math.inf, "seconds, 0 or more"),
         default=10.0,
         metavar="SECONDS",
         help="time limit of delivery at the end; the rest stays in the spool (default: %(default)s)",
@@ -51,16 +52,6 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parse
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected seconds, 0 or more")
-    return seconds
 
 
 def _findings(command: Sequence[str], environment: Mapping[str, str]) -> rules.Findings:

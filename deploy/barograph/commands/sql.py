@@ -18,8 +18,8 @@ from rich.text import Text
 
 from barograph.views.log import arrow_of
 from barograph.views.refusal import NoResult, opened_each
+from barograph_agent.protocol.wire import Result
 from barograph_agent.settings import agent, places
-from barograph_collector.client.log_reader import QueryResult
 from barograph_collector.storage.connection import first_line
 
 COLLECTOR: Final = "collector"
@@ -57,7 +57,7 @@ def as_csv(rows: pa.Table) -> bytes:
     return text
 
 
-def of_all(answers: Mapping[str, QueryResult], several: bool, merge: str | None) -> pa.Table:
+def of_all(answers: Mapping[str, Result], several: bool, merge: str | None) -> pa.Table:
     """The rows of all answers, by collector. several: in a column `collector` there is its address.
 
     merge: a SELECT over `parts`, which are these rows. Raises ArrowException and duckdb.Error.

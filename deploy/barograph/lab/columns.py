@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, checked
 from barograph_modeler.studies.series import BadTable, Join
 
 Value = TypeVar("Value")
@@ -50,20 +50,6 @@ def add_join(parser: argparse.ArgumentParser) -> None:
 def join_of(options: argparse.Namespace) -> Join | None:
     """The value of `add_join`'s options."""
     return None if options.join is None else Join(options.join, options.on)
-
-
-def checked(convert: Callable[[str], Value], good: Callable[[Value], bool], wanted: str) -> Callable[[str], Value]:
-    """An option type: converts the text and requires `good`. wanted: `good` in words, for the error."""
-
-    def parse(text: str) -> Value:
-        try:
-            if good(value := convert(text)):
-                return value
-        except ValueError:
-            pass
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {wanted}")
-
-    return parse
 
 
 count = checked(int, lambda number: number >= 1, "a whole number of at least 1")

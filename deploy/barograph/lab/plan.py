@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from barograph.cli import USAGE_ERROR, CommandError
-from barograph.lab.columns import checked, console, table
+from barograph.cli import USAGE_ERROR, CommandError, checked
+from barograph.lab.columns import console, table
 from barograph.views.log import limits
 from barograph.views.modeler import add_modeler_option, ask_patiently, question
 from barograph.views.words import period, plural, span

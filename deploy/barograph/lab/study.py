@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from barograph.lab.columns import CSV_FILE, add_subject, checked, names, note, unusable
+from barograph.cli import checked
+from barograph.lab.columns import CSV_FILE, add_subject, names, note, unusable
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.greybox import greybox_study, grids

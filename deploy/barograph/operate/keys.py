@@ -19,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from barograph.cli import CommandError
+from barograph.commands.export import identifier
 from barograph_agent.deliver.credential import issue
 from barograph_agent.deliver.keys import Role
-from barograph_agent.protocol.tables import IDENTIFIER, Kind
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.auth import http_access, keys
 from barograph_collector.daemon.service import Exit
@@ -94,13 +94,6 @@ def token(options: argparse.Namespace) -> None:
 def clock(at: float) -> str:
     """Local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
-def identifier(text: str) -> str:
-    """Check a name. Raises argparse.ArgumentTypeError."""
-    if not IDENTIFIER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected {Kind.NAME.text}")
-    return text
 
 
 def main(arguments: Sequence[str]) -> int:

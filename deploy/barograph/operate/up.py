@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, checked
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
 from barograph_agent.settings.places import PAGE_OFFSET
@@ -138,12 +138,6 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _shards(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected 1 to {MAX_SHARDS}")
-    return int(text)
-
-
 @contextmanager
 def owned(state: Path) -> Iterator[None]:
     """Hold an exclusive lock on the state directory. Raises CannotStart."""
@@ -187,7 +181,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--shards",
-        type=_shards,
+        type=checked(int, lambda shards: 1 <= shards <= MAX_SHARDS, f"1 to {MAX_SHARDS}"),
         default=1,
         metavar="N",
         help=f"collectors, each with a state directory below and {SHARD_PORTS} ports above the one before;"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.cli import CommandError
-from barograph.commands.export import app_argument, replaced, since_argument
+from barograph.cli import CommandError, checked
+from barograph.commands.export import identifier, replaced, since_argument
 from barograph.report import application, job, page
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.context import ViewContext
@@ -65,20 +65,14 @@ def _page(context: ViewContext, options: argparse.Namespace) -> tuple[str, dict[
     return "application.html", values
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_RANKS):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1 to {MAX_RANKS}")
-    return int(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barograph report",
         description="Write a page about an application or a job: one HTML file that can be mailed as it is.",
     )
     subject = parser.add_mutually_exclusive_group(required=True)
-    subject.add_argument("--app", type=app_argument, metavar="NAME", help="how an application varies and scales")
-    subject.add_argument("--job", type=app_argument, metavar="JOB", help="what happened to a job, as `status` names it")
+    subject.add_argument("--app", type=identifier, metavar="NAME", help="how an application varies and scales")
+    subject.add_argument("--job", type=identifier, metavar="JOB", help="what happened to a job, as `status` names it")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE.html", help="replaced once all is written"
     )
@@ -89,13 +83,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="parameters of the runs; repeat it for more (default: those with the most runs)",
     )
+    ranks = checked(int, lambda number: 1 <= number <= MAX_RANKS, f"a whole number from 1 to {MAX_RANKS}")
     parser.add_argument(
-        "--ranks", type=_count, metavar="N", help="predict for so many (default: twice as many as were ever run)"
+        "--ranks", type=ranks, metavar="N", help="predict for so many (default: twice as many as were ever run)"
     )
     parser.add_argument(
         "--since", type=since_argument, default=0.0, metavar="TIME", help="runs from then on: 2026-05-31, 7d, 12h"
     )
-    parser.add_argument("--cluster", type=app_argument, metavar="NAME", help="needed where it has run on several")
+    parser.add_argument("--cluster", type=identifier, metavar="NAME", help="needed where it has run on several")
     parser.add_argument(
         "--modeler",
         metavar="URL",

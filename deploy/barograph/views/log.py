@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, Self, TextIO
 import pyarrow as pa
 
 from barograph_agent.deliver.keys import ClientKey
-from barograph_agent.protocol.wire import Column
+from barograph_agent.protocol.wire import Column, Result
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.log_reader import LogReader, LogUnavailable, QueryResult, ReadRefused
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.query.sql import ROWS_LIMIT, SECONDS_LIMIT
 
 MAX_AGE: Final = 2.0
@@ -170,18 +170,18 @@ def elapsed(what: str, out: TextIO | None = None, after: float = ELAPSED_SECONDS
 class PatientReader(LogReader):
     """A reader for commands: a query that takes long is seen on the terminal."""
 
-    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> QueryResult:
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
         """As LogReader has it."""
         with elapsed(f"waiting for the log, at most {seconds + self.timeout:g} s"):
             return super().query(text, limit, seconds)
 
 
-def arrow_of(answer: QueryResult) -> pa.Table:
+def arrow_of(answer: Result) -> pa.Table:
     """The result of a query as an Arrow table."""
     return pa.ipc.open_stream(answer.stream).read_all()
 
 
-def rows_of(answer: QueryResult) -> list[Row]:
+def rows_of(answer: Result) -> list[Row]:
     """The result of a query, one map per row."""
     found: list[Row] = arrow_of(answer).to_pylist()
     return found

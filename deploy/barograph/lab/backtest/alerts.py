@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from barograph.lab.columns import CSV_FILE, add_join, add_subject, checked, console, count, join_of, names, note, table
+from barograph.cli import checked
+from barograph.lab.columns import CSV_FILE, add_join, add_subject, console, count, join_of, names, note, table
 from barograph_alerts.detection.evidence import ALPHA, MARGIN
 from barograph_alerts.studies.detectors import RIVALS, Detector, score
 from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases

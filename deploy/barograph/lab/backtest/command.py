@@ -10,14 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from barograph.cli import MISSING_EXTRA
+from barograph.cli import MISSING_EXTRA, checked
 from barograph.lab.backtest import alerts, history, limits, phases, recognise, remaining, runtime, scaling
 from barograph.lab.backtest.spread import add_options, spread, workers_of
 from barograph.lab.columns import (
     CSV_FILE,
     add_join,
     add_subject,
-    checked,
     console,
     join_of,
     names,

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from barograph.lab.columns import add_subject, checked, console, count, note, table
+from barograph.cli import checked
+from barograph.lab.columns import add_subject, console, count, note, table
 from barograph.views.refusal import opened
 from barograph_agent.settings import agent, places
 from barograph_alerts.studies.facility import TELLS, Facility, MadeUpJob, Plan

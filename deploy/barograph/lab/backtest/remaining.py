@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from barograph.cli import checked
 from barograph.lab.backtest.alerts import add_runs, workloads
-from barograph.lab.columns import CSV_FILE, add_subject, checked, console, count, percent, table
+from barograph.lab.columns import CSV_FILE, add_subject, console, count, percent, table
 from barograph_alerts.studies.pairs import MeasuredRun
 from barograph_alerts.studies.remaining import METHODS, RemainingError, remaining_errors, simulated_runs, summarize
 from barograph_modeler.studies.series import BadTable

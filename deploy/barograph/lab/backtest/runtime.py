@@ -13,7 +13,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import track
 
-from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
+from barograph.cli import checked
+from barograph.lab.columns import CSV_FILE, add_subject, console, names, note, percent, selected, table
 from barograph_modeler.features.estimators.learners import Maker
 from barograph_modeler.features.estimators.trees import importances
 from barograph_modeler.features.sample import FEWEST, Sample

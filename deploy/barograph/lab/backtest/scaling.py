@@ -10,8 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from barograph.cli import checked
 from barograph.lab.backtest import parts
-from barograph.lab.columns import CSV_FILE, add_subject, checked, console, names, note, percent, selected, table
+from barograph.lab.columns import CSV_FILE, add_subject, console, names, note, percent, selected, table
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.regions.runs import RegionRuns
 from barograph_modeler.studies.rivals.laws import MODELS as LAWS

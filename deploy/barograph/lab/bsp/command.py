@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, checked
 from barograph.lab.bsp import harness, report, workloads
 from barograph_agent.api.intervals import place
 from barograph_agent.job.identity import JobError, parse_params
@@ -28,7 +28,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--workload", required=True, choices=[*workloads.UNITS, *workloads.SIZES])
-    add("--intervals", required=True, type=_count, metavar="K", help="number of intervals")
+    count = checked(int, lambda intervals: 0 < intervals <= MOST_INTERVALS, f"1 to {MOST_INTERVALS}")
+    add("--intervals", required=True, type=count, metavar="K", help="number of intervals")
     add(
         "--dist",
         choices=list(workloads.DISTRIBUTIONS),
@@ -47,12 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", type=Path, metavar="DIR", help="write ranks.csv and maxima.csv there")
     add("--json", action="store_true", help="print one JSON object")
     return parser
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and 0 < int(text) <= MOST_INTERVALS):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected 1 to {MOST_INTERVALS}")
-    return int(text)
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.lab.columns import checked, console, note, table, unusable
+from barograph.cli import checked
+from barograph.lab.columns import console, note, table, unusable
 from barograph.lab.replay.report import summarize
 from barograph.lab.replay.simulation import replay
 from barograph.lab.replay.trace import Trace, TraceError, read_trace
