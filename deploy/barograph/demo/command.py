@@ -19,9 +19,10 @@ from rich.console import Console
 
 from barograph.demo.application import DemoError, Lammps
 from barograph.demo.interference import Interference
-from barograph.demo.outcome import DemoOutcome, headline, learned, write_page
+from barograph.demo.outcome import DemoOutcome, headline, learned
 from barograph.demo.runs import DemoRun, newest_job, read_band, read_run, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
+from barograph.report.command import main as write_report
 from barograph_alerts.detection.evidence import ALPHA
 from barograph_alerts.detection.tolerance import tolerance
 from barograph_collector.client.log_reader import LogReader
@@ -129,16 +130,12 @@ class Demo:
 
 
 def report(outcome: DemoOutcome, service: Service, output: Path, console: Console) -> None:
-    """Print the outcome, and write picture and report."""
+    """Print the outcome, and write reports of the last two runs."""
     output.mkdir(parents=True, exist_ok=True)
     console.print(f"\n{headline(outcome)}.", style="bold")
     console.print(learned(outcome.band))
-    if outcome.band is not None:
-        from barograph.demo.picture import draw
-
-        draw(outcome.disturbed, outcome.healthy, outcome.band, outcome.hog_at, output / "demo.png")
-        write_page(outcome, output / "demo.png", output / "demo.html")
-        console.print(f"Picture: {output / 'demo.png'}   Report: {output / 'demo.html'}")
+    for name, run in (("disturbed", outcome.disturbed), ("healthy", outcome.healthy)):
+        write_report(["--job", run.job, "--collector", service.endpoint, "--output", f"{output / name}.html"])
     console.print("Metrics: " + "  ".join(service.metrics))
     for holds, text in outcome.checks():
         console.print(f"  [{'green' if holds else 'bold red'}]{'yes' if holds else 'NO '}[/]  {text}", highlight=False)

@@ -1,12 +1,8 @@
-"""The outcome of the demo: checks, sentences and an HTML report."""
+"""The outcome of the demo: checks and sentences."""
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from barograph.demo.runs import ClassBand, DemoRun
 
@@ -98,12 +94,3 @@ def headline(outcome: DemoOutcome) -> str:
         f"Caught: {outcome.disturbed.slowdown:.1f}x slower than its history, "
         f"alarm {outcome.delay_seconds:.1f} s after the disturbance began"
     )
-
-
-def write_page(outcome: DemoOutcome, picture: Path, path: Path) -> None:
-    """Write the report as one self-contained HTML file."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("report.html")
-    data = base64.b64encode(picture.read_bytes()).decode()
-    texts = {"headline": headline(outcome), "learned": learned(outcome.band)}
-    path.write_text(template.render(outcome=outcome, picture=data, **texts))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final, TypeVar
 
 from barograph.demo.interference import MAX_TAKEN
-from barograph.views.log import latest, limits
+from barograph.views import queries
+from barograph.views.log import limits, rows_of
 from barograph_collector.client.log_reader import LogReader
+from barograph_collector.storage.text import literal
 from barograph_modeler.pace.pace import Pace
 
 VERDICT_SECONDS: Final = 60.0
@@ -29,13 +27,9 @@ class DemoRun:
     title: str
     job: str
     workload: str
-    started_at: float
     runtime_seconds: float
     counted: int
     stored: int
-    class_ids: npt.NDArray[np.uint64]
-    seconds: npt.NDArray[np.float64]
-    ended_at: npt.NDArray[np.float64]
     state: str
     slowdown: float
     alarm_at: float
@@ -63,8 +57,6 @@ class DemoRun:
 class ClassBand:
     """The interval band of the class with the largest share of the time, and the runtime band of the workload."""
 
-    class_id: int
-    site: str
     interval: Limits
     runtime: Limits
 
@@ -77,47 +69,29 @@ def read_run(reader: LogReader, title: str, job: str) -> DemoRun:
         return bool(page.rows and page.columns["final"][0])
 
     _wait(final, VERDICT_SECONDS, f"no verdict on {job}")
-
-    def columns(table: str) -> dict[str, npt.NDArray[Any]]:
-        pages = [page.columns for page in reader.read_all(table, job=job)]
-        return {name: np.concatenate([np.asarray(page[name]) for page in pages]) for name in pages[0]}
-
-    entry, run, blocks, scores = (columns(table) for table in ("jobs", "runs", "blocks", "scores"))
-    slow = scores["at"][scores["state"] == "slow"]
-    return DemoRun(
-        title=title,
-        job=job,
-        workload=str(entry["workload"][-1]),
-        started_at=float(entry["started_at"][-1]),
-        runtime_seconds=float(run["runtime_seconds"][-1]),
-        counted=int(run["intervals"][-1]),
-        stored=int(blocks["count"].sum()),
-        class_ids=blocks["class_id"],
-        seconds=blocks["sum_seconds"] / blocks["count"],
-        ended_at=blocks["ended_at"],
-        state=str(scores["state"][-1]),
-        slowdown=float(scores["slowdown"][-1]),
-        alarm_at=float(slow[0]) if slow.size else math.nan,
-        sentence=str(scores["sentence"][-1]),
-    )
+    of_job = f"job = {literal(job)}"
+    query = f"""
+SELECT workload, runtime_seconds, intervals AS counted, state, slowdown, sentence,
+    (SELECT coalesce(sum("count"), 0)::BIGINT FROM blocks WHERE {of_job}) AS stored,
+    (SELECT coalesce(min("at"), 'nan') FROM scores WHERE {of_job} AND state = 'slow') AS alarm_at
+FROM ({queries.job(job)})"""
+    (row,) = rows_of(reader.query(query))
+    return DemoRun(title=title, job=job, **row)
 
 
 def read_band(reader: LogReader, workload: str, runs: list[DemoRun]) -> ClassBand | None:
     """The newest bands of the workload and its dominant class, or None if there are none."""
-    bands, sites = {}, {}
-    for page in reader.read_all("bands"):
-        bands.update(latest(page.columns, "workload", "kind", "class_id", "method"))
-    for page in reader.read_all("sites"):
-        sites.update(latest(page.columns, "class_id"))
-    ids, inverse = np.unique(np.concatenate([run.class_ids for run in runs]), return_inverse=True)
-    seconds = np.bincount(inverse, np.concatenate([run.seconds for run in runs]))
-    main = int(ids[seconds.argmax()])
-    interval, runtime = bands.get((workload, "interval", main, "tracked")), bands.get((workload, "runtime", 0, "log-t"))
-    if interval is None or runtime is None:
-        return None
-    site = sites.get((main,))
-    between = f"{site['before']} and {site['at']} ({site['operation']})" if site else "unknown"
-    return ClassBand(main, between, limits(interval), limits(runtime))
+    jobs = ", ".join(literal(run.job) for run in runs)
+    query = f"""
+WITH main AS (
+    SELECT class_id FROM blocks WHERE job IN ({jobs}) GROUP BY class_id
+    ORDER BY sum(sum_seconds) DESC, class_id LIMIT 1
+)
+SELECT kind, lower_seconds, expected_seconds, upper_seconds FROM bands WHERE workload = {literal(workload)} AND (
+    (kind = 'interval' AND method = 'tracked' AND class_id IN (FROM main)) OR (kind = 'runtime' AND method = 'log-t')
+) {queries.newest("kind")}"""
+    found = {row["kind"]: limits(row) for row in rows_of(reader.query(query))}
+    return ClassBand(found["interval"], found["runtime"]) if len(found) > 1 else None
 
 
 def newest_job(reader: LogReader, known: set[str], seconds: float) -> str:
@@ -131,22 +105,18 @@ def newest_job(reader: LogReader, known: set[str], seconds: float) -> str:
 
 def wait_intervals(reader: LogReader, job: str, count: int, running: Callable[[], bool]) -> None:
     """Wait until the log has `count` intervals of the job, or the job has ended."""
-    seen = after = 0
-    while seen < count and running():
-        page = reader.read("blocks", after, job=job)
-        if page.rows:
-            seen += int(np.sum(page.columns["count"]))
-            after = page.next_offset
-        else:
-            time.sleep(0.1)
+    query = f'SELECT coalesce(sum("count"), 0) AS seen FROM blocks WHERE job = {literal(job)}'
+    while running() and rows_of(reader.query(query))[0]["seen"] < count:
+        time.sleep(0.1)
 
 
 def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) -> Pace | None:
     """Wait at most `seconds` until the workload's pace includes `runs` runs; returns the newest pace."""
     deadline = time.monotonic() + seconds
+    query = f'SELECT * FROM paces WHERE workload = {literal(workload)} ORDER BY "offset" DESC LIMIT 1'
     while True:
-        row = latest(reader.read("paces", -50).columns, "workload").get((workload,))
-        pace = Pace.from_row(row) if row else None
+        found = rows_of(reader.query(query))
+        pace = Pace.from_row(found[0]) if found else None
         if (pace is not None and pace.runs >= runs) or time.monotonic() > deadline:
             return pace
         time.sleep(0.1)

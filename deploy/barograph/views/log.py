@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self, TextIO
 import pyarrow as pa
 
 from barograph_agent.deliver.keys import ClientKey
-from barograph_agent.protocol.wire import Column, Result
+from barograph_agent.protocol.wire import Result
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.query.sql import ROWS_LIMIT, SECONDS_LIMIT
@@ -185,17 +185,6 @@ def rows_of(answer: Result) -> list[Row]:
     """The result of a query, one map per row."""
     found: list[Row] = arrow_of(answer).to_pylist()
     return found
-
-
-def rows(columns: Mapping[str, Column]) -> Iterator[Row]:
-    """The columns of a read, one map per row."""
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True))
-
-
-def latest(columns: Mapping[str, Column], *key: str) -> dict[tuple[Any, ...], Row]:
-    """The last row for each value of the key columns."""
-    return {tuple(row[name] for name in key): row for row in rows(columns)}
 
 
 def limits(row: Mapping[str, Any], unit: float = 1.0) -> tuple[float, float, float]:
