@@ -12,8 +12,8 @@ DIST ?= dist
 SHARE := build/share
 # Defaults that come from the environment are written into the man page: as they are for anybody.
 AS_ANYBODY := env -u BAROGRAPH_COLLECTOR XDG_STATE_HOME='~/.local/state'
-# Tests of one file follow each other.
-FILES_AT_ONCE := --dist loadfile -n
+# Tests of one file follow each other, and files begin in the order of tests/conftest.py.
+FILES_AT_ONCE := --dist loadfile --no-loadscope-reorder -n
 PACKAGES := agent collector modeler alerts deploy tests
 # Tests start hundreds of processes: without it each one compiles all modules again, and each run of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE

@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.lake import catalog
+from helpers.once import once
 from helpers.packages import make_dist
 
 # Threads that wait for each other by spinning take ten times as long where other tests run beside them. These
@@ -24,6 +25,26 @@ settings.load_profile("patient")
 
 # The signature of DuckLake, 36 MB, takes DuckDB longer than most tests. In processes of their own it is checked.
 catalog.CONFIG["allow_unsigned_extensions"] = True
+
+
+LONGEST = [
+    *("deploy/test_docs_commands.py", "collector/test_next_duckdb.py", "agent/test_kill_matrix.py"),
+    *("deploy/test_packaging.py", "deploy/test_debian.py", "deploy/test_slurm.py", "deploy/test_alerting.py"),
+    *("deploy/test_dashboards.py", "agent/test_shim.py", "collector/test_lake_store.py", "deploy/test_report.py"),
+    *("collector/test_lake.py", "collector/test_erase.py", "collector/test_archive.py", "agent/test_run.py"),
+    *("agent/test_companion.py", "deploy/test_work.py", "deploy/test_loop.py", "deploy/test_backtest_limits.py"),
+    *("collector/test_from_lake.py", "alerts/test_suspects.py", "simulation/test_simulation.py"),
+    *("modeler/studies/test_study.py", "modeler/studies/test_runtime_command.py", "deploy/test_replay.py"),
+]
+"""Files that take longest, which begin first: the last one would run alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    if absent := [name for name in LONGEST if not (here / name).exists()]:
+        raise pytest.UsageError(f"tests/conftest.py: LONGEST has {absent[0]!r}, which is no file")
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,4 +70,4 @@ def _quarantine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `make dist` has filled."""
-    return make_dist(tmp_path_factory.mktemp("dist"))
+    return once(tmp_path_factory, "dist", make_dist)

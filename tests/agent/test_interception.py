@@ -5,8 +5,6 @@ Its table is docs/reference/interception.md, which must say what was found; `--w
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
+from helpers.once import built_shim
 
 PROGRAMS = Path(__file__).with_name("programs")
 PAGE = mpis.REPOSITORY / "docs/reference/interception.md"
@@ -67,9 +66,7 @@ def write(row: str) -> None:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
-    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", output], check=True)
-    return output
+    return built_shim(tmp_path_factory)
 
 
 @pytest.mark.parametrize(("language", "name"), CASES)

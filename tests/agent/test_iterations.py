@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
+from helpers.once import built_shim
 
 PROGRAMS = Path(__file__).with_name("programs") / "iterations"
 PAGE = mpis.REPOSITORY / "docs/reference/interception.md"
@@ -71,9 +71,7 @@ CASES = [
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
-    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", output], check=True)
-    return output
+    return built_shim(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from barograph_agent.reduce.anchors import MIN_ITERATIONS
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
+from helpers.once import built_shim
 
 PROGRAM = Path(__file__).with_name("programs") / "iterations/script.c"
 KINDS = ("sendrecv", "halo", "polled", "persistent", "random", "own-allreduce", "bcast", "iallreduce", "flush")
@@ -77,9 +77,7 @@ def watched(mpi: Mpi, program: list[str | Path], folder: Path, library: Path) ->
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
-    subprocess.run([sys.executable, mpis.REPOSITORY / "agent/shim/build.py", output], check=True)
-    return output
+    return built_shim(tmp_path_factory)
 
 
 @pytest.mark.parametrize("name", ["mpich", "openmpi"])

@@ -20,6 +20,7 @@ from barograph_agent.ring import reader as layout
 from barograph_agent.ring.reader import BYTES_UNKNOWN, OPERATIONS, Records, Ring
 from helpers import mpi as mpis
 from helpers.mpi import Mpi
+from helpers.once import built_shim, run_build
 
 PROGRAMS = Path(__file__).with_name("programs")
 SOURCES = mpis.REPOSITORY / "agent/shim"
@@ -81,32 +82,15 @@ WRAPPED = [
 ]
 
 
-def run_build(output: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SOURCES / "build.py"), str(output)]
-    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """The shim, which takes seconds to compile, and how that went."""
-    output = tmp_path_factory.mktemp("shim") / "libbarograph.so"
-    return output, run_build(output, CC="cc -Werror")
-
-
-@pytest.fixture(scope="session")
-def shim_library(build: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
-    output, done = build
-    assert done.returncode == 0, done.stderr
-    return output
+def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_shim(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def verifying_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shim that unwinds at every collective, and aborts if the call path differs from the one it composed."""
-    output = tmp_path_factory.mktemp("verifying") / "libbarograph.so"
-    done = run_build(output, CC="cc -Werror -DBAROGRAPH_VERIFY_PATHS")
-    assert done.returncode == 0, done.stderr
-    return output
+    return built_shim(tmp_path_factory, "-DBAROGRAPH_VERIFY_PATHS")
 
 
 @pytest.fixture(scope="module", params=[*mpis.PARAMS, pytest.param("mpich-abi", marks=pytest.mark.process)])
@@ -350,10 +334,13 @@ def test_a_site_is_the_call_path_and_ends_where_a_frame_has_no_fixed_size(
 
 @pytest.mark.process
 def test_without_an_unwinder_a_site_is_the_return_address(
-    mpi: Mpi, compiled: Callable[..., Path], tmp_path: Path, env: dict[str, str], folder: Path
+    mpi: Mpi,
+    compiled: Callable[..., Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    env: dict[str, str],
+    folder: Path,
 ) -> None:
-    library = tmp_path / "libbarograph.so"
-    assert run_build(library, CC="""cc -Werror '-DUNWINDER="libabsent.so"'""").returncode == 0
+    library = built_shim(tmp_path_factory, '-DUNWINDER="libabsent.so"')
     done = mpi.run(1, [compiled("paths.c", "-O2"), "3"], {**env, "LD_PRELOAD": str(library)})
     assert (done.returncode, done.stderr) == (0, "")
     seen = only_ring(folder)
@@ -660,10 +647,13 @@ def test_sizes_of_predefined_types_are_cached_and_of_derived_ones_are_not(alone:
 
 @pytest.mark.process
 def test_without_a_reliable_counter_times_are_the_kernels(
-    mpi: Mpi, compiled: Callable[..., Path], tmp_path: Path, env: dict[str, str], folder: Path
+    mpi: Mpi,
+    compiled: Callable[..., Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    env: dict[str, str],
+    folder: Path,
 ) -> None:
-    library = tmp_path / "libbarograph.so"
-    assert run_build(library, CC="""cc -Werror '-DCLOCKSOURCE="/absent"'""").returncode == 0
+    library = built_shim(tmp_path_factory, '-DCLOCKSOURCE="/absent"')
     done = mpi.run(2, [compiled("blocking.c")], {**env, "LD_PRELOAD": str(library)})
     assert done.returncode == 0, done.stderr
     seen = only_ring(folder)
@@ -775,9 +765,8 @@ def test_the_library_exports_the_mpi_functions_it_wraps_and_those_of_the_trainin
     )
 
 
-def test_the_sources_compile_without_a_warning(build: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    _, done = build
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_sources_compile_without_a_warning(shim_library: Path) -> None:
+    assert shim_library.with_name("said").read_text() == ""
 
 
 @pytest.mark.process

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from barograph_agent.ring.reader import Ring
 from helpers import mpi as mpis
+from helpers.once import built_shim
 
 PROGRAMS = Path(__file__).with_name("programs")
 # Followed by the records of rank 0.
@@ -24,21 +23,14 @@ programs = pytest.mark.parametrize("name", RUNS)
 without_dynamic_frames = pytest.mark.parametrize("name", [name for name in RUNS if name != "paths.c"])
 
 
-def build(output: Path, *flags: str) -> Path:
-    command = [sys.executable, str(mpis.REPOSITORY / "agent/shim/build.py"), str(output)]
-    subprocess.run(command, env={**os.environ, "CC": " ".join(["cc", *flags])}, check=True)
-    return output
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("shim") / "libbarograph.so", "-g")
+    return built_shim(tmp_path_factory, "-g")
 
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    flags = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    return build(tmp_path_factory.mktemp("sanitized") / "libbarograph.so", *flags)
+    return built_shim(tmp_path_factory, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def records(folder: Path) -> int:

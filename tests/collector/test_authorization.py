@@ -219,7 +219,8 @@ def test_a_job_whose_owner_is_no_longer_in_memory_is_not_taken_over(
         alice.hello(facility.proof())
         alice.append(1, "jobs", 1, job_row())
         alice.receive_ack(1)
-        wait_until(lambda: facility.collector.counters.rows["jobs"] == 1, "the job is in the database")
+        assert facility.collector._writer.settle()
+        assert facility.collector.counters.rows["jobs"] == 1
         boris.hello(facility.proof(boris.stream, job="lab/5", user="boris"))
         mallory.send(wire.Hello(mallory.stream, credential=facility.proof(mallory.stream, user="mallory")))
         refusal = mallory.receive(wire.Refuse)

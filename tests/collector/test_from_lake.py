@@ -27,7 +27,7 @@ from barograph_collector.storage.layout import DAILY, OFFSET
 from barograph_collector.storage.store import LOG, Store, put_journal
 from helpers.clocks import calendar_at
 from helpers.lakes import alike, any_rows, entry, loaded, logged, opened, rows_of
-from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.log import Producer, blocks, collector_on
 
 FIRST = 20_000
 HOURS = "SELECT hour, class_id, sum(count)::BIGINT, sum(sum_seconds) FROM class_hours GROUP BY ALL ORDER BY ALL"
@@ -168,10 +168,12 @@ def test_with_a_journal_apart_nothing_that_was_acknowledged_is_lost(tmp_path: Pa
             producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
             producer.receive_ack(seq)
             if seq == 20:
-                wait_until(lambda: collector._store.head == 200, "half is in the database")
+                assert collector._writer.settle()
+                assert collector._store.head == 200
                 publish(collector._store, lake)
         name = collector._store.database.name
-        wait_until(lambda: collector._store.head == 400, "all is in the database")
+        assert collector._writer.settle()
+        assert collector._store.head == 400
         before = logged(collector._store, "blocks")
     assert any(journal.glob("*.segment")), "a clean end leaves what the lake lacks"
     shutil.rmtree(state)

@@ -56,7 +56,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         for count in range(1, 7):
             deliver(up, simulation.job())
             # The next job is judged by what the log has of this one.
-            up.wait_for_metric("collector", rf'barograph_collector_rows_total\{{table="paces"\}} {count}\.0')
+            up.wait_for_rows("paces", count)
         up.slow = deliver(up, simulation.job(slow_from=3000, factor=1.6))  # type: ignore[attr-defined]
         # The modeler withholds what the log says has alarmed.
         up.wait_for_metric("modeler", r'barograph_modeler_intervals_total\{result="withheld"\} 6000\.0')

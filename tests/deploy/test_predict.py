@@ -51,7 +51,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with Up(directory) as up:
         up.first = imported(up, history(directory / "runs.csv"))  # type: ignore[attr-defined]
         # A runtime band of each scale and size: written when all runs have been passed on to the predictors.
-        up.wait_for_metric("collector", r'barograph_collector_rows_total\{table="bands"\} 12\.0')
+        up.wait_for_rows("bands", 12)
         up.wait_for_metric("modeler", r"barograph_modeler_fit_backlog 0\.0")
         # The command waits where the application is learned for the first time.
         assert up.run("predict", "--app", "solver", "--ranks", "128", "--param", "n=1").returncode == 0
@@ -142,7 +142,7 @@ def test_a_running_job_is_predicted_in_the_log_and_scored_at_its_end(service):
                "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
         producer.append(1, "jobs", 1, job)
         producer.receive_ack(1)
-        service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="predictions"\} 1\.0')
+        service.wait_for_rows("predictions", 1)
         run = {"job": "lab/live.0.0", "ended_at": 1e9 + law(64), "runtime_seconds": law(64), "exit_status": 0,
                "intervals": 0, "dropped": 0, "imported": 0}  # fmt: skip
         producer.append(2, "runs", 1, run)
@@ -152,7 +152,7 @@ def test_a_running_job_is_predicted_in_the_log_and_scored_at_its_end(service):
     )
     error = service.wait_for_metric("modeler", r'barograph_prediction_relative_error\{application="lab/solver"\}')
     assert float(error.rpartition(" ")[2]) < 0.2
-    service.wait_for_metric("collector", r'barograph_collector_rows_total\{table="outcomes"\} 1\.0')
+    service.wait_for_rows("outcomes", 1)
 
 
 @pytest.mark.integration

@@ -27,7 +27,7 @@ def put(writer: LogWriter, up: Up, simulation: Simulation, number: int, row: dic
     if row is not None:
         writer.put("works", 1, {"job": name, **row})
     wait_until(lambda: writer.pump() or writer.idle, "it is stored")
-    up.wait_for_metric("collector", rf'barograph_collector_rows_total\{{table="assignments"\}} {number}\.0')
+    up.wait_for_rows("assignments", number)
     end = {key: value[0] for key, value in job["runs"].items()} | {
         "ended_at": simulation.now,
         "dropped": 0,

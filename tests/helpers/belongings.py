@@ -200,6 +200,5 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/bsp.md": [programs],
     "docs/user/in-app.md": [programs],
     "docs/user/run.md": [programs],
-    "docs/user/tutorial.md": [tutorial],
     "README.md": [programs],
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from barograph_collector.client.log_reader import LogReader
 from helpers.log import DEADLINE_SECONDS, wait_until
 
 WORKERS, SHARE = 4, 3_000
@@ -106,6 +107,13 @@ class Up:
 
         wait_until(is_there, f"a line {pattern!r}", every=0.1)
         return lines[0]
+
+    def wait_for_rows(self, table: str, rows: int) -> None:
+        """Wait until the log has so many rows of a table. Unlike the collector's metric, reading waits for no batch."""
+        with LogReader(self.endpoint, DEADLINE_SECONDS) as log:
+            wait_until(
+                lambda: sum(page.rows for page in log.read_all(table)) >= rows, f"{rows} rows of {table}", every=0.05
+            )
 
     def pid(self, daemon: str) -> int:
         """The process of one daemon."""
