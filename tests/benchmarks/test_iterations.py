@@ -46,9 +46,12 @@ FACTOR = 1.5
         iterating.freefem,
         iterating.gromacs,
         iterating.hyphy,
+        iterating.meep,
         iterating.mplrs,
+        iterating.parallel_hdf5,
         iterating.phyml,
         iterating.pool,
+        iterating.ruby,
     ],
 )
 def test_a_program_has_an_interval_for_each_iteration_that_it_reports(

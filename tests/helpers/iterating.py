@@ -83,6 +83,50 @@ if PETSc.COMM_WORLD.rank == 0:
 """
 
 
+WAVEGUIDE = """\
+import meep
+
+guide = meep.Block(meep.Vector3(meep.inf, 1, meep.inf), center=meep.Vector3(), material=meep.Medium(epsilon=12))
+source = meep.Source(meep.ContinuousSource(frequency=0.15), component=meep.Ez, center=meep.Vector3(-7, 0))
+run = meep.Simulation(
+    cell_size=meep.Vector3(16, 8), boundary_layers=[meep.PML(1.0)], resolution=20, geometry=[guide], sources=[source]
+)
+run.run(until=150)
+"""
+SWAPPED = """\
+require "mpi"
+MPI.Init
+world = MPI::Comm::WORLD
+other = 1 - world.rank
+mine, theirs = NArray.sfloat(64), NArray.sfloat(64)
+2000.times do
+  ended = Time.now + 0.004
+  nil while Time.now < ended
+  world.Send(mine, other, 1) if world.rank == 0
+  world.Recv(theirs, other, 1)
+  world.Send(mine, other, 1) if world.rank == 1
+end
+puts "swaps 2000" if world.rank == 0
+MPI.Finalize
+"""
+ROWS = """\
+import time
+from mpi4py import MPI
+import h5py
+import numpy
+
+world = MPI.COMM_WORLD
+with h5py.File("rows.h5", "w", driver="mpio", comm=world) as file:
+    rows = file.create_dataset("rows", (600, 2000))
+    for number in range(600):
+        time.sleep(0.02)
+        with rows.collective:
+            rows[number, 1000 * world.rank : 1000 * (world.rank + 1)] = numpy.full(1000, number)
+if world.rank == 0:
+    print("rows", 600)
+"""
+
+
 @dataclass(frozen=True)
 class IteratingProgram:
     """A program, and how many iterations of rank 0, or tasks of all workers, a run in a folder has reported.
@@ -155,6 +199,27 @@ def conjugate_gradients() -> IteratingProgram:
     needs = {"/usr/lib/petsc/lib/python3/dist-packages/petsc4py": "python3-petsc4py-real"}
     made = debian("python3-petsc4py", 2, program, {"solve.py": CONJUGATE_GRADIENTS}, needs=needs)
     return IteratingProgram(made, lambda folder: int(_all(r"^iterations (\d+)$", folder)[-1]))
+
+
+def meep() -> IteratingProgram:
+    """Meep: an electromagnetic wave along a guide; each time step the subdomains send each other their borders."""
+    needs = {"/usr/lib/python3/dist-packages/meep": "python3-meep-mpi-default"}
+    made = debian("meep", 2, ["/usr/bin/python3", "guide.py"], {"guide.py": WAVEGUIDE}, needs=needs)
+    return IteratingProgram(made, lambda folder: int(_all(r"\((\d+) timesteps\)", folder)[-1]))
+
+
+def ruby() -> IteratingProgram:
+    """Ruby: two ranks that send each other an array."""
+    needs = {"/usr/share/doc/ruby-mpi": "ruby-mpi"}
+    made = debian("ruby-mpi", 2, ["/usr/bin/ruby", "swaps.rb"], {"swaps.rb": SWAPPED}, needs=needs)
+    return IteratingProgram(made, lambda folder: int(_all(r"^swaps (\d+)$", folder)[-1]))
+
+
+def parallel_hdf5() -> IteratingProgram:
+    """h5py on parallel HDF5: rows that both ranks write together."""
+    needs = {"/usr/share/doc/python3-h5py-mpi": "python3-h5py-mpi"}
+    made = debian("python3-h5py-mpi", 2, ["/usr/bin/python3", "rows.py"], {"rows.py": ROWS}, needs=needs)
+    return IteratingProgram(made, lambda folder: int(_all(r"^rows (\d+)$", folder)[-1]))
 
 
 def _all(pattern: str, folder: Path, name: str = OUTPUT) -> list[str]:
