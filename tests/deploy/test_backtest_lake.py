@@ -154,6 +154,44 @@ def test_what_is_no_lake_or_more_than_one_source_is_refused(
     assert text in capsys.readouterr().err
 
 
+def test_runs_of_a_lake_are_scored_by_scale_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entries, number = [], 0
+    for size in (100, 200):
+        for ranks in (1, 2, 4, 8, 16, 32, 64):
+            for status in (0, 0, 1):
+                number += 1
+                job, params = f"hpc/{number}.0.0", f'{{"n":"{size}","input":"a, b"}}'
+                row = {"job": job, "cluster": "hpc", "app": "solver", "params": params, "ranks": ranks}
+                entries.append(one_row("jobs", **row, started_at=1e9))
+                took = 9.0 * status + size / ranks + number / 100
+                entries.append(
+                    one_row("runs", job=job, ended_at=1e9 + number, runtime_seconds=took, exit_status=status)
+                )
+    with Store(tmp_path / LOG) as store:
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
+        store.commit(entries, {"s": 1})
+        while publisher.publish():
+            pass
+        publisher.close()
+    lake = ["--lake", str(tmp_path / "lake"), "--models", "amdahl", "--json"]
+    assert main(["backtest", "scaling", *lake]) == 0
+    found = capsys.readouterr()
+    assert "28 runs" in found.err
+    by = [row["by"] for row in json.loads(found.out)["workloads"]]
+    assert {one["params"] for one in by} == {f'{{"n":"{size}","input":"a, b"}}' for size in (100, 200)}
+    assert main(["backtest", "scaling", *lake, "--size", "n"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["workloads"]
+    assert row["by"] == {"cluster": "hpc", "app": "solver", "params": '{"input":"a, b"}'}
+    for options, text in (
+        ([*lake, "--size", "m"], "has no run with a number 'm' among its parameters that ended well in that time"),
+        ([*lake, "--since", "2030-01-01"], "has no run that ended well in that time, expected some"),
+        ([*lake, "--time", "s"], "--lake with --time, expected one of them"),
+        (["runs.csv", "--time", "s"], "expected FILE.csv with --time, --ranks and --by, or --lake"),
+    ):
+        assert main(["backtest", "scaling", *options]) == 65
+        assert text in capsys.readouterr().err
+
+
 @pytest.mark.process
 def test_a_dask_cluster_reads_the_lake(
     lake: tuple[Path, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]

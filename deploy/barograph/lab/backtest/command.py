@@ -92,6 +92,7 @@ def _add_parser(subjects: Any) -> argparse.ArgumentParser:
     add("--node", metavar="COL", help="with --rank: the column of hosts; without it each rank is a node of its own")
     add_join(parser)
     history.add_options(parser)
+    history.add_values(parser)
     add_options(parser)
     add("--json", action="store_true", help="print one JSON object: summary and series")
     add("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")

@@ -1,8 +1,9 @@
-"""Series of intervals from the lake of a facility: whoever computes them reads them, here or on the cluster."""
+"""What back-tests read of the lake of a facility: runs, and series of intervals where these are computed."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from barograph.lab.columns import count, note
+from barograph.views.queries import newest
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.layout import DAY, places_of
@@ -75,32 +77,68 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--until", type=date, metavar="DATE", help="with --lake: the last day, which has ended (default: the last such)"
     )
+
+
+def add_values(parser: argparse.ArgumentParser) -> None:
+    """Add the option that limits the intervals of a class."""
     most = "with --lake: the newest N single intervals of a class (default: %(default)s)"
-    add("--values", type=count, default=MAX_VALUES, metavar="N", help=most)
+    parser.add_argument("--values", type=count, default=MAX_VALUES, metavar="N", help=most)
+
+
+@contextlib.contextmanager
+def opened(options: argparse.Namespace) -> Iterator[Catalog]:
+    """The catalog of the lake. Raises BadTable, also for what the block raises of LakeError."""
+    try:
+        lake = named_lake(options)
+        assert lake is not None
+        catalog = Catalog(lake, "backtest", Path(tempfile.gettempdir(), "barograph-backtest.tmp"))
+        with contextlib.closing(catalog):
+            catalog.check(1)
+            yield catalog
+    except (ConfigError, LakeError) as error:
+        raise BadTable(str(error)) from None
+
+
+def write_runs(options: argparse.Namespace, size: str | None, path: Path) -> None:
+    """Write the runs of the lake that ended well on one rank or more to a CSV file, the newest last.
+
+    Its columns are cluster, app, params, ranks, nodes and seconds. With the name of a parameter, `size` is its value,
+    and `params` are the others; runs of which it is no number are left out. Raises BadTable for a lake without any run.
+    """
+    since, until = options.since or datetime.date.min, options.until or datetime.date.max
+    params, value = "params", "1"
+    if size is not None:
+        known, key = "if(json_valid(params), params, '{}')", literal(f'$."{size}"')
+        params = f"json_merge_patch({known}, json_object({literal(size)}, NULL))"
+        value = f"TRY_CAST(json_extract_string({known}, {key}) AS DOUBLE)"
+    query = f"""
+SELECT cluster, app, {params} AS params, ranks, nullif(nodes, 0) AS nodes, runtime_seconds AS seconds, {value} AS size
+FROM (SELECT job, cluster, app, params, ranks, nodes FROM lake.jobs {newest("job")})
+JOIN (SELECT job, exit_status, runtime_seconds, ended_at FROM lake.runs {newest("job")}) USING (job)
+WHERE exit_status = 0 AND ranks > 0 AND runtime_seconds > 0 AND size IS NOT NULL
+    AND (ended_at = 0 OR to_timestamp(ended_at)::DATE BETWEEN '{since}' AND '{until}')
+ORDER BY ended_at, job"""
+    with opened(options) as catalog, catalog.reading():
+        found = catalog.connection.execute(f"COPY ({query}) TO {literal(str(path))} (HEADER)").fetchone()
+    if not found or not found[0]:
+        of = f" with a number {size!r} among its parameters" if size is not None else ""
+        raise BadTable(f"{options.lake} has no run{of} that ended well in that time, expected some")
+    note(f"{found[0]:,} runs")
 
 
 def parts(options: argparse.Namespace) -> list[WorkloadPart]:
     """The workloads of the lake, those that are alike beside each other. Raises BadTable for a lake without any."""
     credentials = options.lake_credentials and Path(options.lake_credentials)
     place = LakePlace(options.lake, options.state.absolute(), options.lake_endpoint or "", credentials)
-    try:
-        lake = named_lake(options)
-        assert lake is not None
-        catalog = Catalog(lake, "backtest", Path(tempfile.gettempdir(), "barograph-backtest.tmp"))
-        try:
-            catalog.check(1)
-            files = _files(catalog, options)
-            with catalog.reading():
-                rows = catalog.connection.execute(
-                    "SELECT coalesce(a.workload, j.workload), j.job, j.started_at, max(r.ended_at)"
-                    ' FROM lake.jobs AS j LEFT JOIN (SELECT job, arg_max(workload, "offset") AS workload'
-                    " FROM lake.assignments GROUP BY job) AS a USING (job) JOIN lake.runs AS r USING (job)"
-                    " GROUP BY ALL ORDER BY 1, 3"
-                ).fetchall()
-        finally:
-            catalog.close()
-    except (ConfigError, LakeError) as error:
-        raise BadTable(str(error)) from None
+    with opened(options) as catalog:
+        files = _files(catalog, options)
+        with catalog.reading():
+            rows = catalog.connection.execute(
+                "SELECT coalesce(a.workload, j.workload), j.job, j.started_at, max(r.ended_at)"
+                ' FROM lake.jobs AS j LEFT JOIN (SELECT job, arg_max(workload, "offset") AS workload'
+                " FROM lake.assignments GROUP BY job) AS a USING (job) JOIN lake.runs AS r USING (job)"
+                " GROUP BY ALL ORDER BY 1, 3"
+            ).fetchall()
     jobs: dict[str, list[str]] = {}
     days: dict[str, set[tuple[str, datetime.date]]] = {}
     for workload, job, started_at, ended_at in rows:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from barograph.cli import checked
-from barograph.lab.backtest import parts
+from barograph.lab.backtest import history, parts
 from barograph.lab.columns import CSV_FILE, add_subject, console, names, note, percent, selected, table
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.regions.runs import RegionRuns
@@ -30,6 +31,7 @@ from barograph_modeler.studies.series import BadTable, Columns
 
 LOWER_HALF: Final = "lower-half"
 FEWEST_SCALES: Final = 6
+OF_A_FILE: Final = ("file", "time", "ranks", "by", "nodes", "test", "parts")
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
@@ -44,13 +46,14 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         known=[model[:2] for model in models().values()],
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE.csv", help=CSV_FILE)
+    add("file", type=Path, nargs="?", metavar="FILE.csv", help=f"{CSV_FILE}, unless --lake is given")
     add("--test", type=Path, metavar="FILE2.csv", help="learn all of FILE, score these rows")
-    add("--time", required=True, metavar="COL", help="the column of runtimes")
-    add("--ranks", required=True, metavar="COL", help="the column of ranks, or of nodes")
-    add("--size", metavar="COL", help="the column of problem sizes")
+    add("--time", metavar="COL", help="the column of runtimes")
+    add("--ranks", metavar="COL", help="the column of ranks, or of nodes")
+    add("--size", metavar="COL", help="the column of problem sizes; with --lake, the parameter that is one")
     add("--nodes", metavar="COL", help="the column of nodes")
-    add("--by", required=True, type=names, metavar="COL[,COL]", help="columns that identify a workload")
+    add("--by", type=names, metavar="COL[,COL]", help="columns that identify a workload")
+    history.add_options(parser)
     add(
         "--train",
         type=checked(str, _is_rule, f"{LOWER_HALF} or <=N with N a number of ranks"),
@@ -80,6 +83,23 @@ def _is_rule(text: str) -> bool:
 
 def _run(options: argparse.Namespace) -> None:
     """Print the results of the models. Raises BadTable and OSError."""
+    if options.lake is None:
+        if None in (options.file, options.time, options.ranks, options.by):
+            raise BadTable("expected FILE.csv with --time, --ranks and --by, or --lake")
+        _scored_models(options)
+        return
+    if given := [f"--{name}" for name in OF_A_FILE if getattr(options, name) is not None]:
+        raise BadTable(f"--lake with {given[0]}, expected one of them: its workloads are sets of parameters")
+    with tempfile.TemporaryDirectory() as folder:
+        options.file = Path(folder, "lake.csv")
+        options.time, options.ranks, options.nodes = "seconds", "ranks", "nodes"
+        options.by = ["cluster", "app", "params"]
+        history.write_runs(options, options.size, options.file)
+        options.size = options.size and "size"
+        _scored_models(options)
+
+
+def _scored_models(options: argparse.Namespace) -> None:
     parts.check(options)
     fitted = selected(options.models, models())
     if options.copies:
