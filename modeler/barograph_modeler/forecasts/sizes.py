@@ -33,6 +33,10 @@ WORSE: Final = 1.5
 """Ratio of squared errors without and with a number from which it matters."""
 MAX_FACTORS: Final = 3
 """Numbers whose product may be the ranks: a process grid."""
+MAX_SLOPE: Final = 0.05
+"""Growth of the runtime with a given number, as a power of it, up to which the number does not matter."""
+MIN_COMPARED: Final = 4
+"""Runs beyond one of each configuration that show it."""
 MAX_CANDIDATES: Final = 16
 """Varying numbers that are looked at, the first by name."""
 MAX_VALUES: Final = 64
@@ -41,8 +45,8 @@ MAX_VALUES: Final = 64
 @dataclass(frozen=True)
 class SizeSpace:
     """names: the parameters that make up sizes, in order. logarithms: those of them that are logarithms of a size to
-    base 2, such as the scale of Graph500. ignored: numbers found in command lines and inputs that do not matter, or do
-    not vary, with their values."""
+    base 2, such as the scale of Graph500. ignored: numbers that do not matter, such as seeds, and those found in
+    command lines and inputs that do not vary, with their values."""
 
     names: tuple[str, ...] = ()
     logarithms: frozenset[str] = frozenset()
@@ -52,8 +56,9 @@ class SizeSpace:
     def of(cls, known: Sequence[tuple[WorkloadPlace, float]]) -> SizeSpace:
         """The space of the workloads of one work and their median seconds.
 
-        A parameter belongs to the size if it is a number above 0 in all workloads that have it and has two values; one
-        that was found, and not given, only if the runtime follows it or if it grows with the ranks.
+        A parameter belongs to the size if it is a number above 0 in all workloads that have it and has two values,
+        unless runs that differ in nothing else show that it does not matter; one that was found, and not given, only if
+        the runtime follows it or if it grows with the ranks.
         """
         values: dict[str, list[str]] = {}
         for place, _ in known:
@@ -61,11 +66,12 @@ class SizeSpace:
                 values.setdefault(name, []).append(text)
         varying = [name for name, texts in values.items() if len(set(texts)) > 1]
         sizes = sorted(name for name in varying if all(map(_number, values[name])))
-        given = [name for name in sizes if not FOUND.fullmatch(name)]
+        given = [name for name in sizes if not FOUND.fullmatch(name) and not _is_needless(name, known)]
         # Of what was found, each number of the runs that have all of them.
         found = [name for name in sizes if FOUND.fullmatch(name) and len(values[name]) == len(known)][:MAX_CANDIDATES]
         names = tuple((given + _relevant(given, found, known))[:MAX_NUMBERS])
         dropped = [name for name in values if FOUND.fullmatch(name) and name not in names]
+        dropped += [name for name in sizes if not FOUND.fullmatch(name) and name not in given]
         ignored = {name: frozenset(values[name][-MAX_VALUES:]) for name in dropped}
         return cls(tuple(sorted(names)), _logarithms(names, known), ignored)
 
@@ -139,6 +145,24 @@ class _Regression:
         x, centred = x - x.mean(axis=0), self.y - self.y.mean()
         slopes = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ centred)
         return dict(zip(columns, slopes[1:].tolist(), strict=True)), float(((centred - x @ slopes) ** 2).sum())
+
+
+def _is_needless(name: str, known: Sequence[tuple[WorkloadPlace, float]]) -> bool:
+    """Whether runs that differ in nothing but this number show that their runtimes do not follow it."""
+    alike: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for place, seconds in known:
+        params = dict(place.params)
+        if (number := _number(params.pop(name, ""))) > 0:
+            key = (place.ranks, place.nodes, *sorted(params.items()))
+            alike.setdefault(key, []).append((math.log(number), math.log(seconds)))
+    rows = [np.array(some) - np.mean(some, axis=0) for some in alike.values()]
+    x, y = np.concatenate([*rows, np.empty((0, 2))]).T
+    compared = sum(len(some) - 1 for some in rows)
+    if compared < MIN_COMPARED or not x.any():
+        return False
+    slope = float(x @ y / (x @ x))
+    spread = math.sqrt(float(((y - slope * x) ** 2).sum()) / (compared - 1))
+    return spread < NOISE and abs(slope) + 2 * spread / math.sqrt(float(x @ x)) < MAX_SLOPE
 
 
 def _relevant(given: list[str], found: list[str], known: Sequence[tuple[WorkloadPlace, float]]) -> list[str]:

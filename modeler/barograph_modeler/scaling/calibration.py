@@ -23,9 +23,10 @@ from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.sizes.stacking import stack
 
 CURVES: Final = "curves of the size"
+AMDAHL: Final = "Amdahl's law"
 OVERHEAD: Final = "Amdahl's law with overhead"
 LINE: Final = "line in logarithms"
-PRIOR: Final = {CURVES: 8.0, OVERHEAD: 1.0, LINE: 1.0}
+PRIOR: Final = {CURVES: 8.0, AMDAHL: 0.5, OVERHEAD: 0.5, LINE: 1.0}
 """Prior weights of the models, in held-out problems."""
 SATURATION: Final = "saturating curve"
 SATURATED: Final = {**PRIOR, SATURATION: 30.0}
@@ -65,12 +66,13 @@ MIN_WIDENED: Final = Widening(1.0, 1.3)
 
 
 class HeldOutScale(NamedTuple):
-    """A scale that was left out: its prediction by each model, the log seconds of its runs, (runs,), and the number of
-    scales that it was predicted from."""
+    """A scale that was left out: its prediction by each model, the log seconds of its runs, (runs,), the number of
+    scales that it was predicted from, and the merits of the models there."""
 
     models: Mapping[str, Mixture]
     log_seconds: Floats
     scales: int
+    merits: Mapping[str, float] = {}
 
 
 class Calibration(NamedTuple):
@@ -105,16 +107,19 @@ class Calibration(NamedTuple):
 
     def distances(self, one: HeldOutScale) -> Floats:
         """Distances of runs from the median, in half widths of the interval on their side; below 0 for faster runs."""
-        _, mixture = join(one.models, self.weights_of(one.models))
+        _, mixture = join(one.models, self.weights_of(one.models), one.merits)
         lower, middle, upper = mixture.quantiles([TAIL, 0.5, 1 - TAIL]).tolist()
         y = one.log_seconds[-MAX_SCORED_RUNS:]
         return np.asarray(np.where(y > middle, (y - middle) / (upper - middle), (y - middle) / (middle - lower)))
 
 
-def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[dict[str, float], Mixture]:
-    """Weights of models, scaled to sum 1, and the mixture of the models."""
-    total = sum(weights[name] for name in models)
-    shares = {name: weights[name] / total for name in models}
+def join(
+    models: Mapping[str, Mixture], weights: Mapping[str, float], merits: Mapping[str, float] = {}
+) -> tuple[dict[str, float], Mixture]:
+    """Weights of models, times their merits, scaled to sum 1, and the mixture of the models."""
+    given = {name: weights[name] * merits.get(name, 1.0) for name in models}
+    total = sum(given.values())
+    shares = {name: one / total for name, one in given.items()}
     return shares, Mixture.joined([(shares[name], one) for name, one in models.items()])
 
 

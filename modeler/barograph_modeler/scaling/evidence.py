@@ -15,7 +15,7 @@ import numpy as np
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.shapes import Rows, log_times
+from barograph_modeler.scaling.shapes import Rows, log_times, log_times_of_size
 
 
 class Misfit(NamedTuple):
@@ -103,7 +103,9 @@ class ShapeEvidence:
         # Below the smallest scale the walk is independent of the walk above it.
         shared = self._inverse @ np.maximum(np.minimum(self._x, x) - self._x[0], 0.0)
         fitted = self.fitted(chosen)
-        means = log_times(ranks)[chosen] + fitted.level * (1 - self._one @ shared) + fitted.residuals @ shared
+        means = (
+            log_times_of_size(ranks, 0.0, chosen) + fitted.level * (1 - self._one @ shared) + fitted.residuals @ shared
+        )
         unknown = (1 - self._one @ shared) ** 2 / (self._one @ self._one)
         walked = abs(x - self._x[0]) - shared @ shared
         variance = float(walked + unknown) + self.misfit.noise * (1 + self.misfit.stays)

@@ -3,15 +3,15 @@
 Models, each a distribution of log seconds:
 - curves of one size: its evidence (`evidence.py`) about the shapes of curves (`shapes.py`), with a prior from the other
   sizes and problems of the application (`pool.py`);
-- Amdahl's law with overhead (`amdahl/overhead.py`) and a power law (`line.py`), where a problem has one size; a level
-  (`amdahl/flat.py`) instead of both where growth was not shown;
+- Amdahl's law, with and without overhead (`amdahl/overhead.py`), and a power law (`amdahl/line.py`), where a problem
+  has one size; a level (`amdahl/flat.py`) instead of them where growth was not shown;
 - a saturating curve (`amdahl/saturation.py`) where a time does not fall with more ranks;
 - curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
 - the log-bilinear law of the paper (`sizes/law.py`), there too.
 
 The prediction is their mixture, weighted by how well they predicted held-out runs of the application
-(`calibration.py`, `sizes/weighing.py`), which also show how wide its interval must be. Problems without runs are
-predicted from others (`unseen.py`).
+(`calibration.py`, `sizes/weighing.py`) and of the problem (`merits.py`); the former also show how wide its interval
+must be. Problems without runs are predicted from others (`unseen.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from scipy.special import softmax
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
-from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
+from barograph_modeler.scaling.amdahl.line import LogLine
+from barograph_modeler.scaling.amdahl.overhead import AmdahlLaw
 from barograph_modeler.scaling.amdahl.saturation import SaturatingCurve, saturating
 from barograph_modeler.scaling.answer import (
     AS_THEY_WERE,
@@ -39,6 +40,7 @@ from barograph_modeler.scaling.answer import (
     shown_number,
 )
 from barograph_modeler.scaling.calibration import (
+    AMDAHL,
     CURVES,
     LEVEL,
     LINE,
@@ -52,7 +54,7 @@ from barograph_modeler.scaling.calibration import (
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.line import LogLine
+from barograph_modeler.scaling.merits import merits
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.pool import Pool, posterior, relevant
@@ -124,8 +126,17 @@ class _Problem:
         return FlatTime(known) if len(self.sizes) == 1 and is_unshown_growth(known) else None
 
     @cached_property
-    def laws(self) -> OverheadLaws:
-        return OverheadLaws(Configurations.of(self.undisturbed(self.sizes[0])))
+    def amdahl(self) -> AmdahlLaw:
+        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])))
+
+    @cached_property
+    def overhead(self) -> AmdahlLaw:
+        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])), has_overhead=True)
+
+    @cached_property
+    def merits(self) -> Mapping[str, float]:
+        """Of the models of one size."""
+        return merits(self.undisturbed(self.sizes[0])) if len(self.sizes) == 1 else {}
 
     @cached_property
     def line(self) -> LogLine:
@@ -245,7 +256,7 @@ class Predictor:
         Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if wanted is None else wanted[None])
         known = self._problems.get(problem)
         if known is None:
-            return self._predict_unseen(problem, ranks)
+            return self._predict_unseen(problem, ranks, None if wanted is None else tuple(wanted.tolist()))
         place = known.default_size(ranks) if wanted is None else tuple(wanted.tolist())
         if isinstance(place, Refusal):
             return place
@@ -253,8 +264,8 @@ class Predictor:
             raise ValueError(f"size has {len(place)} numbers, expected {len(known.sizes[0])} as the runs have")
         if self._has_one_configuration(known):
             return Refusal(
-                f"{problem} was seen at {known.runs.scales[0]:,.0f} ranks only and no other problem of the application"
-                " is known, expected runs at two scales"
+                f"{problem} was seen at {known.runs.scales[0]:,.0f} ranks only and no problem of the application at"
+                " two scales, expected runs at two"
             )
         if (far := self._too_far(known.runs.scales, ranks)) is not None:
             return Refusal(f"{problem} was seen {far}, expected at most a factor of {FARTHEST} between")
@@ -278,7 +289,8 @@ class Predictor:
             if known.level is not None:
                 found[LEVEL] = known.level.at(ranks)
             else:
-                found |= {OVERHEAD: known.laws.at(ranks), LINE: known.line.at(ranks)}
+                found |= {AMDAHL: known.amdahl.at(ranks), OVERHEAD: known.overhead.at(ranks)}
+                found[LINE] = known.line.at(ranks)
                 if known.saturating is not None:
                     found[SATURATION] = known.saturating.at(ranks)
         return found
@@ -332,7 +344,8 @@ class Predictor:
                 if SIZED in models:
                     _, mixture = join(models, prior_weights(models, is_series=known.configurations.is_series))
                     models = {CURVES: mixture}  # one model, of which the width is learned only
-                yield HeldOutScale(models, np.log(largest.of_size(size).seconds), known.runs.scales.size)
+                log_seconds = np.log(largest.of_size(size).seconds)
+                yield HeldOutScale(models, log_seconds, known.runs.scales.size, cut._merits(known))
 
     @property
     def has_sizes(self) -> bool:
@@ -344,7 +357,8 @@ class Predictor:
         return [name for name, one in self._problems.items() if len(one.sizes) > 1][-MAX_PROBLEMS:]
 
     def _has_one_configuration(self, known: _Problem) -> bool:
-        return known.runs.scales.size < 2 and len(known.sizes) < 2 and self._pool.problems < 2
+        """Whether nothing shows what more ranks do."""
+        return len(known.sizes) < 2 and all(one.runs.scales.size < 2 for one in self._problems.values())
 
     def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
         self._pool.add(evidence.fitted(), log_prior(float(evidence.scales[-1])), sign)
@@ -373,21 +387,37 @@ class Predictor:
         ]
         return Mixture.joined(parts)
 
-    def _predict_unseen(self, problem: str, ranks: float) -> Prediction | Refusal:
-        keys = list(self._evidence)
-        keys = [keys[i] for i in np.unique(np.linspace(0, len(keys) - 1, OTHERS).astype(int))] if keys else []
-        keys = [key for key in keys if self._too_far(self._evidence[key][0].scales, ranks) is None]
-        if len(keys) < FEWEST_OTHERS:
+    def _predict_unseen(self, problem: str, ranks: float, size: Size | None) -> Prediction | Refusal:
+        alike = [name for name, one in self._problems.items() if size is None or len(one.sizes[0]) == len(size)]
+        alike = [alike[i] for i in np.unique(np.linspace(0, len(alike) - 1, OTHERS).astype(int))] if alike else []
+        alike = [name for name in alike if self._too_far(self._problems[name].runs.scales, ranks) is None]
+        if len(alike) < FEWEST_OTHERS:
             return Refusal(
-                f"{problem} was never seen, and {len(keys)} other problem{'s' * (len(keys) != 1)} of the application"
+                f"{problem} was never seen, and {len(alike)} other problem{'s' * (len(alike) != 1)} of the application"
                 f" near {ranks:,.0f} ranks, expected {FEWEST_OTHERS}"
             )
-        mixture = from_other_problems([self._mixture(key, ranks) for key in keys])
+        others = [self._like(name, ranks, size) for name in alike]
+        mixture = from_other_problems([one for one, _ in others])
         found = central_limits(mixture.widened(*self.calibration.widenings[Scales.MORE]))
         condition = "This problem was never seen: it is taken to be one more like the others of the application."
-        model = self._kinds(keys)
+        model: dict[str, float] = {}
+        for _, shares in others:
+            for kind, share in shares.items():
+                model[kind] = model.get(kind, 0.0) + share / len(others)
         doubts = tuple(_far_apart(found))
+        model = dict(sorted(model.items(), key=lambda item: -item[1]))
         return Prediction(*found, model, 0, 0, 0, len(self._problems), (AS_THEY_WERE, condition), doubts, mixture)
+
+    def _like(self, problem: str, ranks: float, size: Size | None) -> tuple[Mixture, dict[str, float]]:
+        """What another problem takes: at this size, or at its own one. And the weights of the models."""
+        known = self._problems[problem]
+        if len(known.sizes) == 1:
+            key = (problem, known.sizes[0])
+            return self._mixture(key, ranks), self._kinds([key])
+        own = known.default_size(ranks) if size is None else size
+        models = self.models(problem, ranks, known.sizes[-1] if isinstance(own, Refusal) else own)
+        shares, mixture = join(models, self.weights.of_models(models, is_series=known.configurations.is_series))
+        return mixture, shares
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
         if ranks > FARTHEST * scales[-1]:
@@ -400,7 +430,7 @@ class Predictor:
         weights = self.calibration.weights_of(models)
         if SIZED in models:
             weights = self.weights.of_models(models, is_series=known.configurations.is_series)
-        weights, mixture = join(models, weights)
+        weights, mixture = join(models, weights, self._merits(known))
         mixture = mixture.widened(*self.calibration.widenings[Scales.of(known.runs.scales.size)])
         limits = central_limits(mixture)
         kinds = self._kinds([key]) if CURVES in models else {}
@@ -417,6 +447,10 @@ class Predictor:
             (*_warnings(known.runs, ranks), *_doubts(known, key[1], limits)),
             mixture,
         )
+
+    def _merits(self, known: _Problem) -> Mapping[str, float]:
+        """Merits of the models of one size. They count for less where other problems decide too."""
+        return {name: merit ** (1 / len(self._problems)) for name, merit in known.merits.items()}
 
     def _kinds(self, keys: list[Key]) -> dict[str, float]:
         posteriors = [one for key in keys for one in self._posterior(key)]

@@ -54,6 +54,28 @@ def test_a_number_under_a_name_that_no_run_has_had_is_no_problem_of_its_own():
     assert known.locate({"n": "400", "dt": "2"}).size == (400.0,)
 
 
+def seeds(*factors: float) -> ProblemSpace:
+    """Runs of four numbers of ranks with eight seeds; the factors are of the even ones."""
+    return space(
+        *(
+            ({"seed": str(s)}, p, 100 / p * (factors[p % len(factors)] if s % 2 else 1.0))
+            for s in range(1, 9)
+            for p in (1, 2, 4, 8)
+        )
+    )
+
+
+def test_a_number_that_runs_show_not_to_matter_is_no_size():
+    known = seeds(1.01)
+    assert known.sizes[""].names == ()
+    assert known.locate({"seed": "99"}) == known.locate({}) == ProblemSize("lab/solver", NO_SIZE)
+    # Inputs with numbers as names differ without an order; and few runs show nothing.
+    assert seeds(1.4).sizes[""].names == ("seed",)
+    assert space(({"n": "1"}, 4, 1.0), ({"n": "2"}, 4, 1.0), ({"n": "3"}, 4, 1.0)).sizes[""].names == ("n",)
+    slow = [({"n": str(n)}, p, n**0.2 / p) for n in (100, 200, 400) for p in (1, 2, 4)]
+    assert space(*slow).sizes[""].names == ("n",)
+
+
 def test_a_scale_that_is_the_logarithm_of_a_size_is_found_by_the_times():
     rows = [
         ({"SC": str(s), "EF": str(e)}, p, 2.0**s * e / p) for s in (20, 21, 22, 24) for e in (8, 16) for p in (2, 8)

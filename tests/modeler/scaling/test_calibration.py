@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from barograph_modeler.scaling.amdahl.flat import FlatTime
-from barograph_modeler.scaling.amdahl.overhead import OverheadLaws
+from barograph_modeler.scaling.amdahl.line import LogLine
+from barograph_modeler.scaling.amdahl.overhead import AmdahlLaw
 from barograph_modeler.scaling.amdahl.saturation import saturating
 from barograph_modeler.scaling.calibration import (
+    AMDAHL,
     CURVES,
     LINE,
     MAX_FACTOR,
@@ -24,14 +26,14 @@ from barograph_modeler.scaling.calibration import (
 )
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.line import LogLine
+from barograph_modeler.scaling.merits import merits
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.predictor import Prediction, fit
 
 
 def held_out(log_seconds: float, curves: float = 0.0, law: float = 0.0, scales: int = 3) -> HeldOutScale:
-    at = {CURVES: curves, OVERHEAD: law, LINE: curves}
+    at = {CURVES: curves, AMDAHL: curves, OVERHEAD: law, LINE: curves}
     models = {name: Mixture.single(mean, 0.1, 1e6) for name, mean in at.items()}
     return HeldOutScale(models, np.array([log_seconds]), scales)
 
@@ -113,12 +115,39 @@ def test_no_scale_is_left_out_where_it_may_belong_to_the_curve(seconds):
 
 def test_the_laws_go_on_and_a_bad_last_scale_widens_them():
     ranks = np.array([1, 2, 4, 8, 16, 32])
-    exact = OverheadLaws(Configurations.of(Runs.of(ranks, 5 + 200 / ranks)))
+    exact = AmdahlLaw(Configurations.of(Runs.of(ranks, 5 + 200 / ranks)))
     assert np.exp(exact.at(128).quantile(0.5)) == pytest.approx(5 + 200 / 128, rel=0.01)
     bad = 5 + 200 / ranks
     bad[-1] *= 1.2
-    shaken = OverheadLaws(Configurations.of(Runs.of(ranks, bad))).at(128)
+    shaken = AmdahlLaw(Configurations.of(Runs.of(ranks, bad))).at(128)
     assert shaken.quantile(0.025) < np.log(5 + 200 / 128) < shaken.quantile(0.975)
+
+
+@pytest.mark.parametrize(
+    ("law", "name"),
+    [(lambda p: 100 * p**-0.7, LINE), (lambda p: 5 + 200 / p, AMDAHL), (lambda p: 200 / p + 8 * np.log(p), OVERHEAD)],
+    ids=["power law", "Amdahl", "overhead"],
+)
+def test_the_law_that_predicted_the_larger_scales_of_a_problem_from_its_smaller_ones_decides(law, name):
+    ranks = 2.0 ** np.arange(7)
+    runs = Runs.of(ranks, law(ranks))
+    found = merits(runs)
+    assert found[name] > 0.95
+    assert min(found.values()) < 0.1
+    alone = fit({"a": runs}).predict("a", 512)
+    assert isinstance(alone, Prediction)
+    assert alone.expected_seconds == pytest.approx(law(512.0), rel=0.1)
+
+
+def test_two_scales_give_no_model_a_merit_and_other_problems_take_it_from_them():
+    assert set(merits(Runs.of([4, 8], [10.0, 6.0])).values()) == {1.0}
+    ranks = 2.0 ** np.arange(7)
+    own = Runs.of(ranks, 100 * ranks**-0.7)
+    others = {str(i): Runs.of(ranks, 5 + (100 + i) / ranks) for i in range(8)}
+    alone, beside = (fit({"a": own} | some).predict("a", 512) for some in ({}, others))
+    assert isinstance(alone, Prediction)
+    assert isinstance(beside, Prediction)
+    assert alone.model[LINE] > 2 * beside.model[LINE]
 
 
 def test_a_line_in_logarithms_goes_on_falling_faster_than_ranks_grow():

@@ -123,6 +123,17 @@ def test_the_only_scale_is_predicted_from_its_runs():
         assert one.predict_known("a", 8) is None
 
 
+def test_problems_at_one_scale_do_not_show_what_more_ranks_do():
+    predictor = fit({"a": Runs.of([4] * 3, [18.5, 20.0, 21.1]), "b": Runs.of([4], [42.0])})
+    assert refused(predictor, "a", 8) == (
+        "a was seen at 4 ranks only and no problem of the application at two scales, expected runs at two"
+    )
+    one = predictor.predict_known("b", 4)
+    assert one is not None
+    assert one.expected_seconds == pytest.approx(42.0)
+    assert fit({"a": Runs.of([4], [20.0]), "b": Runs.of([4, 8], [42.0, 22.0])}).predict_known("a", 4) is None
+
+
 def test_a_scale_that_was_run_three_times_is_predicted_from_these_runs():
     odd = Runs.of([1, 2, 4, 8, 8, 8, 16], [100, 50, 25, 40, 40.5, 39.5, 7])
     known = fit({"a": odd})

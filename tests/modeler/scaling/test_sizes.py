@@ -95,6 +95,22 @@ def test_without_a_size_several_sizes_at_one_scale_are_refused():
     assert answer.reason == "the runs have 2 sizes and none was asked for, expected a size"
 
 
+def test_a_problem_without_runs_is_predicted_at_its_size_from_others_of_any_size():
+    def rows(factor: float) -> Runs:
+        return repeated([(p, n, factor * n / p) for p in (4, 8, 16) for n in (100, 400, 1600)])
+
+    three = fit({str(factor): rows(factor) for factor in (1.0, 1.1, 1.2)})
+    small, large = (three.predict("new", 16, size=n) for n in (100.0, 1600.0))
+    assert isinstance(small, Prediction)
+    assert isinstance(large, Prediction)
+    assert small.expected_seconds == pytest.approx(1.1 * 100 / 16, rel=0.1)
+    assert large.expected_seconds == pytest.approx(1.1 * 1600 / 16, rel=0.1)
+    # Sizes of one problem are no other problems.
+    alone = fit({"1": rows(1.0)}).predict("new", 16, size=100.0)
+    assert isinstance(alone, Refusal)
+    assert "1 other problem of the application near 16 ranks, expected 3" in alone.reason
+
+
 def test_the_weights_are_those_of_the_models_that_predicted_held_out_runs():
     good, bad = {"good": -1.0, "bad": -4.0}, {"good": -2.0, "bad": -9.0}
     prior = {"good": 1.0, "bad": 1.0}

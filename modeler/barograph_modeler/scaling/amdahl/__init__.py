@@ -1,1 +1,2 @@
-"""Amdahl's law: as a description of runs, as a model with overhead, and what replaces it where times do not fall."""
+"""Laws of one size: Amdahl's, as a description of runs and as a model, a power law, and what replaces them where times
+do not fall."""

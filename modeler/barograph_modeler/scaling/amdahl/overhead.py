@@ -27,34 +27,25 @@ DRIFT: Final = 0.1
 """Spread of what the law lacks, over a factor of e in ranks beyond those that were run."""
 
 
-class OverheadLaws:
-    """Both laws, fitted to the configurations of one size."""
+class AmdahlLaw:
+    """One of the laws, fitted to the configurations of one size. has_overhead: of three configurations and more."""
 
-    def __init__(self, known: Configurations) -> None:
+    def __init__(self, known: Configurations, *, has_overhead: bool = False) -> None:
         self._known = known
-        self._terms = (_amdahl, _with_logarithm)[: max(1, len(known) - 1)]
-        self._fits = [self._fit(terms(known.ranks)) for terms in self._terms]
+        self._terms = _with_logarithm if has_overhead and len(known) > 2 else _amdahl
+        seconds, terms = np.exp(known.log_seconds), self._terms(known.ranks)
+        self._coefficients, _ = nnls(terms / seconds[:, None], np.ones(seconds.size))
+        misses = np.log(np.maximum(terms @ self._coefficients, 1e-300)) - known.log_seconds
+        self._freedom = FREEDOM + max(0, seconds.size - int(np.count_nonzero(self._coefficients)))
+        self._variance = (FREEDOM * SPREAD**2 + float(misses @ misses)) / self._freedom
 
     def at(self, ranks: float) -> Mixture:
-        """Log seconds of another run on `ranks` ranks: both laws, with equal weights."""
+        """Log seconds of another run on `ranks` ranks."""
         least, most = float(self._known.ranks[0]), float(self._known.ranks[-1])
         distance = max(math.log(ranks / most), math.log(least / ranks), 0.0)
-        means, spreads, freedom = [], [], []
-        for terms, (coefficients, spread, own) in zip(self._terms, self._fits, strict=True):
-            means.append(float(np.log((terms(np.array([ranks])) @ coefficients)[0])))
-            drifted = spread**2 * (1 + 1 / len(self._known)) + (DRIFT * distance) ** 2
-            spreads.append(float(np.sqrt(drifted + self._known.variance)))
-            freedom.append(own)
-        count = len(means)
-        return Mixture(np.full(count, 1 / count), np.array(means), np.array(spreads), np.array(freedom))
-
-    def _fit(self, terms: Floats) -> tuple[Floats, float, float]:
-        """Coefficients, the spread of scales, and its degrees of freedom."""
-        seconds = np.exp(self._known.log_seconds)
-        coefficients, _ = nnls(terms / seconds[:, None], np.ones(seconds.size))
-        misses = np.log(np.maximum(terms @ coefficients, 1e-300)) - self._known.log_seconds
-        freedom = FREEDOM + max(0, seconds.size - int(np.count_nonzero(coefficients)))
-        return coefficients, float(np.sqrt((FREEDOM * SPREAD**2 + misses @ misses) / freedom)), freedom
+        mean = float(np.log((self._terms(np.array([ranks])) @ self._coefficients)[0]))
+        variance = self._variance * (1 + 1 / len(self._known)) + (DRIFT * distance) ** 2 + self._known.variance
+        return Mixture.single(mean, math.sqrt(variance), self._freedom)
 
 
 def _amdahl(ranks: Floats) -> Floats:
