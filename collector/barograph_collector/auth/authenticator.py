@@ -17,6 +17,7 @@ import duckdb
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authorization import Claim, Refused
 from barograph_collector.auth.credentials import Verifier
+from barograph_collector.ingest.appender import gathered
 from barograph_collector.storage.connection import first_line
 
 _BATCH: Final = 1000  # hellos
@@ -48,7 +49,7 @@ class Authenticator:
 
     def run(self) -> None:
         """Work until the end of the queue."""
-        while requests := self._gather():
+        while requests := gathered(self.hellos, _BATCH):
             claims = [self._verify(request) for request in requests]
             try:
                 # One query for all costs hardly more than one for a single stream or job.
@@ -63,18 +64,6 @@ class Authenticator:
             for request, claim in zip(requests, claims, strict=True):
                 checked = _of_owner(claim, owners) if isinstance(claim, Claim) else claim
                 self.done(request, checked, marks.get(request.hello.stream, 0))
-
-    def _gather(self) -> list[HelloRequest]:
-        """All queued hellos up to _BATCH, at least one; none at the end."""
-        found: list[HelloRequest] = []
-        while len(found) < _BATCH and (not found or not self.hellos.empty()):
-            request = self.hellos.get()
-            if request is None:
-                # For the next call, which then returns none.
-                self.hellos.put(None)
-                break
-            found.append(request)
-        return found
 
     def _verify(self, request: HelloRequest) -> Claim | Refused | None:
         if not request.needs_credential:

@@ -105,7 +105,7 @@ class LogReader:
                 self._wait = None
                 return _round(self._checked(answer))
             if self._clock() > wait.deadline:
-                self._disconnect()
+                self.close()
                 raise self._unavailable(self.timeout)
             if self._connection is None or self._connection.count <= wait.connections:
                 return None
@@ -123,7 +123,7 @@ class LogReader:
         waiting = seconds + self.timeout
         answer = self._ask(wire.Sql(0, text, limit, seconds), wire.Result, waiting)
         if answer is None:
-            self._disconnect()
+            self.close()
             raise self._unavailable(waiting)
         return self._checked(answer)
 
@@ -173,12 +173,16 @@ class LogReader:
                 return answer.detail if answer.reason in wire.WITHHELD else ""
             if isinstance(answer, wire.Welcome):
                 return ""
-        self._disconnect()
+        self.close()
         raise self._unavailable(self.timeout)
 
     def close(self) -> None:
-        """Close the connection."""
-        self._disconnect()
+        """Close the connection; the next request is sent over another one."""
+        if self._connection is not None:
+            self._former += self._connection.count
+            self._connection.close()
+            self._connection = None
+            self._wait = None
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +206,7 @@ class LogReader:
         for _ in range(ATTEMPTS):
             if (answer := self._ask(request, wire.Rows, self.timeout / ATTEMPTS)) is not None:
                 return self._checked(answer)
-            self._disconnect()
+            self.close()
         raise self._unavailable(self.timeout)
 
     def _ask(self, request: wire.Read | wire.Sql, kind: type[A], seconds: float) -> A | None:
@@ -231,7 +235,7 @@ class LogReader:
             if isinstance(answer, kind) and answer.request == number:
                 return answer
         if trouble := connection.trouble:
-            self._disconnect()
+            self.close()
             raise LogUnavailable(f"not admitted by the collector at {self.endpoint}: {trouble}")
         return None
 
@@ -245,13 +249,6 @@ class LogReader:
 
     def _connect(self) -> Connection:
         return self._network.connect(self.endpoint, self._key, reads=True, limit_bytes=wire.MAX_BYTES)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._former += self._connection.count
-            self._connection.close()
-            self._connection = None
-            self._wait = None
 
 
 def _round(answer: wire.Rows) -> Round:

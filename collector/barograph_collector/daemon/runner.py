@@ -19,7 +19,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_agent.settings.places import endpoints
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.follow import Rows
+from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
@@ -102,14 +102,6 @@ class Processor(Protocol):
         ...
 
 
-class RowSource(Protocol):
-    """What returns rounds of new rows, such as Follower and Sources."""
-
-    def poll(self) -> Iterator[list[Rows]]:
-        """Rounds of new rows up to the present end. Raises LogUnavailable and ReadRefused."""
-        ...
-
-
 class RowSink(Protocol):
     """What appends rows to the log, such as LogWriter."""
 
@@ -136,7 +128,7 @@ class Runner:
     def __init__(
         self,
         processor: Processor,
-        follower: RowSource,
+        follower: Follower | Sources,
         writer: RowSink,
         clock: Callable[[], float] = CLOCK.now,
         beat: Callable[[], None] = lambda: None,

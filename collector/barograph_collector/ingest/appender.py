@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.journal import Journal
@@ -15,7 +15,22 @@ from barograph_collector.storage.messages import Item
 
 GROUP_BYTES: Final = 16 * 2**20
 RETRY_SECONDS: Final = 0.25
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+
+def gathered(waiting: queue.SimpleQueue[T | None], most: int, size: Callable[[T], int] = lambda item: 1) -> list[T]:
+    """All items of a queue up to a size, at least one; none once there is a None, which ends it."""
+    items: list[T] = []
+    total = 0
+    while total < most and (not items or not waiting.empty()):
+        item = waiting.get()
+        if item is None:
+            waiting.put(None)  # for the next call, which then returns none
+            break
+        items.append(item)
+        total += size(item)
+    return items
 
 
 class DurableGroup(NamedTuple):
@@ -43,7 +58,7 @@ class Appender:
 
     def run(self) -> None:
         """Work until the end of the queue."""
-        while items := self._gather():
+        while items := gathered(self.items, GROUP_BYTES, lambda item: len(item.frame)):
             number = self._append(items)
             if number is None:
                 break
@@ -55,20 +70,6 @@ class Appender:
     def end(self) -> None:
         """Give up waiting for free disk space."""
         self._ending.set()
-
-    def _gather(self) -> list[Item]:
-        """All queued items up to GROUP_BYTES, at least one; none at the end."""
-        items: list[Item] = []
-        size = 0
-        while size < GROUP_BYTES and (not items or not self.items.empty()):
-            item = self.items.get()
-            if item is None:
-                # For the next call, which then returns none.
-                self.items.put(None)
-                break
-            items.append(item)
-            size += len(item.frame)
-        return items
 
     def _append(self, items: list[Item]) -> int | None:
         """The journal's number of the last item. Retries while the disk is full; None where `end` was called."""

@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow as pa
 
@@ -135,10 +134,8 @@ class LogView:
             if len(self._cache) > CACHE_SIZE:
                 self._cache.popitem(last=False)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._reader.close()
 
 

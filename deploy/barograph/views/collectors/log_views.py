@@ -117,7 +117,7 @@ class LogViews:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown()
         for view in self.views.values():
-            view.__exit__(kind, error, at)
+            view.close()
 
 
 def _merged(asked: JointQuery, found: Sequence[CachedResult], notes: Sequence[str] = ()) -> CachedResult:
