@@ -91,12 +91,10 @@ class PlacedWriter:
     def close(self, seconds: float) -> bool:
         """Wait at most `seconds` until all rows are acknowledged, and disconnect. Returns whether they are."""
         deadline = self._clock.monotonic() + seconds
-        closed = [writer.close(max(deadline - self._clock.monotonic(), 0.0)) for writer in self._answering_first()]
+        # One that does not answer takes all the time that there is.
+        answering_first = sorted(self.writers.values(), key=lambda writer: not writer.link.connected)
+        closed = [writer.close(max(deadline - self._clock.monotonic(), 0.0)) for writer in answering_first]
         return all(closed)
-
-    def _answering_first(self) -> list[LogWriter]:
-        """One that does not answer takes all the time that there is."""
-        return sorted(self.writers.values(), key=lambda writer: not writer.link.connected)
 
     def _parted(
         self, table: str, rows: int, columns: Mapping[str, Any]

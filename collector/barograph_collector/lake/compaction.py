@@ -53,8 +53,6 @@ class Compactor:
         self, collector: str, system: System = SYSTEM, keep: float = KEEP_SECONDS, every: float = EXPIRE_SECONDS
     ) -> None:
         """keep: how long files that were merged stay. every: time between two deletions of such files. In seconds."""
-        self.merged = 0
-        """Files that merges have replaced."""
         self._collector = collector
         self._system = system
         self._keep, self._every = keep, every
@@ -71,8 +69,8 @@ class Compactor:
         """After a failure: ask the lake which files it has."""
         self._folders = None
 
-    def merge(self, catalog: Catalog, writer: FileWriter, today: str) -> bool:
-        """Merge files of one table, cluster and day, if there are enough; whether there were.
+    def merge(self, catalog: Catalog, writer: FileWriter, today: str) -> int:
+        """Merge files of one table, cluster and day, if there are enough; returns how many, 0 for none.
 
         today: the day of the next rows, as YYYY-MM-DD. Raises OSError and duckdb.Error too.
         """
@@ -84,8 +82,8 @@ class Compactor:
             ended = folder.name.partition("=")[2] < today
             if chosen := choose(spans, ended):
                 self._merge(catalog, writer, table, folder, chosen)
-                return True
-        return False
+                return len(chosen)
+        return 0
 
     def expire(self, catalog: Catalog) -> None:
         """Delete files that were merged long enough ago, now and then."""
@@ -106,7 +104,6 @@ class Compactor:
         within = RowRange(table, self._collector, places_of(table, folder), first, last)
         file = writer.merge(table, folder, [span.path for span in spans], first, last)
         catalog.replace(within, file)
-        self.merged += len(spans)
         assert self._folders is not None
         left = [span for span in self._folders[table, folder] if not first <= span.first <= last]
         self._folders[table, folder] = left

@@ -66,8 +66,6 @@ class Expirer:
     def __init__(self, store: Store) -> None:
         self.periods = KEEP
         """Replaced as a whole, from any thread."""
-        self.expired = 0
-        """Days of one table and cluster since the start of this process."""
         self._store = store
         self._done: object = None
 
@@ -90,7 +88,6 @@ class Expirer:
             period = periods.of(table, places.get(CLUSTER, ""))
             if period and day < days[-1].day - period and not (table in DAILY and day in hot):
                 catalog.remove(RowRange(table, self._store.database.name, places))
-                self.expired += 1
                 return True
         self._done = state
         return False

@@ -86,17 +86,13 @@ class LakeMark(msgspec.Struct):
     def read(cls, log: Path, disk: Disk) -> Self:
         """That of a log; without a name if it has had no lake."""
         try:
-            return msgspec.json.decode(disk.read(_beside(log)), type=cls)
+            return msgspec.json.decode(disk.read(log.with_name(f"{log.name}.lake")), type=cls)
         except (OSError, msgspec.MsgspecError):
             return cls()
 
     def write(self, log: Path, disk: Disk) -> None:
         """Put it beside a log. Raises OSError."""
-        disk.replace(_beside(log), msgspec.json.encode(self))
-
-
-def _beside(log: Path) -> Path:
-    return log.with_name(f"{log.name}.lake")
+        disk.replace(log.with_name(f"{log.name}.lake"), msgspec.json.encode(self))
 
 
 class LakeParts(NamedTuple):
@@ -240,10 +236,11 @@ class Publisher:
         catalog.check(self._known)
         if not self._store.database.partitions.days:
             return False
-        if not self._compactor.merge(catalog, self._writer(catalog), self._batches.day(self._position + 1)):
+        merged = self._compactor.merge(catalog, self._writer(catalog), self._batches.day(self._position + 1))
+        if not merged:
             self._compactor.expire(catalog)
             return False
-        self.figures.merged = self._compactor.merged
+        self.figures.merged += merged
         self.archiver.forget()
         return True
 
@@ -264,7 +261,7 @@ class Publisher:
         catalog.check(self._known)
         if not self.expirer.step(catalog):
             return False
-        self.figures.expired = self.expirer.expired
+        self.figures.expired += 1
         self._compactor.forget()
         self.archiver.forget()
         return True
