@@ -249,7 +249,7 @@ class Judge:
                   "alarmed_at": 0.0, "windows": 0, "final": 1, "sentence": "healthy", "cause": "none", "members": "[]",
                   "evidence": "{}", "basis": "history", "recovered_at": 0.0, "hosts": "[]", "at": now}  # fmt: skip
         pace = {"workload": "lab/app", "runs": 1, "windows": 1, "window_seconds": 1.0, "spread": 0.0, "means": "{}",
-                "residuals": "[]", "fitted_at": now, "progress": ""}  # fmt: skip
+                "residuals": "[]", "fitted_at": now, "progress": "", "limits": ""}  # fmt: skip
         return [Output("scores", len(due), {**values, "job": due}), Output("paces", 1, pace)] if due else []
 
 
