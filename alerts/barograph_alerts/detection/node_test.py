@@ -18,6 +18,8 @@ from barograph_alerts.places import PlaceHistory, over_median_of_others
 
 KAPPA: Final = 0.1
 """The calibrator's exponent, as in `RuntimeTest`: a slow node is far out in the tail."""
+KAPPAS: Final = (KAPPA, 0.5)
+"""Those of the test for nodes that become slow: the larger one is for nodes that differ from span to span."""
 FLOOR: Final = 1e-5
 """Lower bound of p-values."""
 MIN_SPANS: Final = 3
@@ -132,7 +134,7 @@ class _Kind:
 
 
 class _Excursions:
-    """The e-process of each node, their mean, and Page's CUSUM of each. alpha: of the mean."""
+    """The e-processes of each node, one for each of KAPPAS, their mean, and Page's CUSUM of each. alpha: of that."""
 
     def __init__(self, alpha: float) -> None:
         self._threshold = math.log(1 / alpha)
@@ -140,7 +142,7 @@ class _Excursions:
         self.sums: Floats = np.empty(0)
         self.starts: Floats = np.empty(0)
         """Begin of each node's excursion, infinite where there is none."""
-        self._log_m: Floats = np.empty(0)
+        self._log_m = np.empty((len(KAPPAS), 0))
         self._t = 0
 
     @property
@@ -156,26 +158,27 @@ class _Excursions:
     def reset(self) -> None:
         """Restart with the next span."""
         self.log_e, self._t = 0.0, 0
-        self.sums, self.starts, self._log_m = np.empty(0), np.empty(0), np.empty(0)
+        self.sums, self.starts, self._log_m = np.empty(0), np.empty(0), np.empty((len(KAPPAS), 0))
 
     def grow(self, size: int) -> None:
         """Have so many nodes or more."""
         self.sums, self.starts = _padded(self.sums, size, 0.0), _padded(self.starts, size, np.inf)
-        self._log_m = _padded(self._log_m, size, -np.inf)
+        missing = max(size - self._log_m.shape[1], 0)
+        self._log_m = np.pad(self._log_m, ((0, 0), (0, missing)), constant_values=-np.inf)
 
     def add(self, started_at: float, z: Floats, power: float) -> None:
         """Add a span. z: of each node, NaN where unknown."""
         self.grow(z.size)
         known = np.isfinite(z)
-        log_e = np.zeros(z.size)
-        p = np.maximum(stdtr(FREEDOM, -z[known]), FLOOR)
-        log_e[known] = power * (math.log(KAPPA) + (KAPPA - 1) * np.log(p))
+        log_e = np.zeros(self._log_m.shape)
+        log_p = np.log(np.maximum(stdtr(FREEDOM, -z[known]), FLOOR))
+        log_e[:, known] = [power * (math.log(kappa) + (kappa - 1) * log_p) for kappa in KAPPAS]
         self._t += 1
         self._log_m = log_e + np.logaddexp(self._log_m, -math.log(self._t * (self._t + 1)))
         each = np.logaddexp(self._log_m, -math.log(self._t + 1))
-        self.log_e = float(np.logaddexp.reduce(each)) - math.log(z.size)
+        self.log_e = float(np.logaddexp.reduce(each, axis=None)) - math.log(each.size)
         fresh = self.sums <= 0
-        self.sums = np.where(fresh, 0.0, self.sums) + log_e
+        self.sums = np.where(fresh, 0.0, self.sums) + np.logaddexp.reduce(log_e) - math.log(len(KAPPAS))
         self.starts = np.where(fresh, started_at, self.starts)
         self.starts[self.sums <= 0] = np.inf
 
@@ -279,8 +282,9 @@ class NodeTest:
         (x - L - T) / s        T = log(1 + TESTED margin) + 2 error(L)
 
     by Student's t with FREEDOM degrees of freedom. s is the least scale with which QUANTILES of the residuals are
-    within those of that distribution, of all nodes and of the node itself. A p-value becomes an e-value, and these M
-    and E as in `Sequential`. The mean of E over the nodes is an e-process as well, whatever their dependence.
+    within those of that distribution, of all nodes and of the node itself. A p-value becomes an e-value by each of
+    KAPPAS, and these M and E as in `Sequential`. The mean of E over them and the nodes is an e-process as well,
+    whatever their dependence.
 
     What the nodes have in common, such as a slower phase or network, is in no x, so the job needs no history. Only
     spans of one kind of work are compared, those whose time is in the same classes of intervals: what the program gives
@@ -493,7 +497,9 @@ class NodeTest:
         noise = _Noise(residuals[:, usable])
         kind.power, kind.scales[usable] = noise.power, noise.scales
         kind.error = 1.25 * noise.pooled / math.sqrt(max(len(rows) * noise.power, 1.5))
-        kind.usual = float(np.median(kind.paces))
+        # Nor do those count of a node that has become slow and is not known yet to be.
+        before = bisect_left(kind.starts, self._changed.starts.min())
+        kind.usual = float(np.median(kind.paces[:before] if before >= EARLY else kind.paces))
 
 
 class _Noise:
