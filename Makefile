@@ -35,7 +35,7 @@ test-all: test $(AARCH64)/.done
 	$(MAKE) simulate SIMULATE="--schedules 5000"
 	$(MAKE) simulate-values
 	$(MAKE) simulate-calls CALLS="--programs 1000"
-	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 2 $(PYTEST)
+	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 3 $(PYTEST)
 	$(BIN)/pytest -m alone $(PYTEST)
 
 # The pipeline under a virtual clock, with faults that follow from a seed. One again: make simulate SIMULATE="--replay 4711"

@@ -158,9 +158,9 @@ def test_the_log_has_a_row_when_the_evidence_has_changed_and_one_when_it_is_gone
 
 def test_a_node_that_becomes_slow_is_named_on_most_machines_and_no_other_on_any():
     plans = [
-        NodesPlan(nodes=60, jobs=12, hours=0.3, slow=1 / 60, factor=1.3, onset_hours=0.18, seed=n) for n in range(6)
+        NodesPlan(nodes=60, jobs=12, hours=0.3, slow=1 / 60, factor=1.3, onset_hours=0.18, seed=n) for n in range(4)
     ]
     results = [NodesStudy(plan).run() for plan in plans]
     assert sum(result.wrong for result in results) == 0
     # Where it was slow before its jobs began, few jobs show too little.
-    assert sum(result.found for result in results) >= 4
+    assert sum(result.found for result in results) >= 3

@@ -20,7 +20,7 @@ from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster, write_control
 from helpers.log import wait_until
 from helpers.mpi import Mpi
 
-pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
 
 MICROSECONDS = 20_000
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from barograph.cli import main
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.erase.erasure import ErasureError, erase
 from barograph_collector.lake.place import Lake
@@ -40,27 +42,31 @@ def described(table: str, **columns: list[str]) -> Any:
     return entry(table, rows, values | columns)
 
 
-def write(state: Path, lake: Path | None, days: int = 2) -> None:
-    """A log of some days with jobs of several users, and a lake that has it; all days but the last are archived."""
+RANDOM = ("blocks", "scores", "bands", "works", "runs")
+FEW = ("blocks", "works")
+
+
+def write(state: Path, lake: Path | None, days: int = 2, tables: Sequence[str] = RANDOM) -> None:
+    """A log of some days with jobs of several users, and a lake that has it; all days but the last are archived.
+
+    tables: that have rows; only with all of them events and edits have some too.
+    """
     day = 20_000
     with Store(state / LOG, system=calendar_at(lambda: day * DAY_SECONDS), lake=lake and DirectoryPath(lake)) as store:
         publisher = Publisher(store, Lake.at(lake), seconds=0.0) if lake is not None else None
         for number in range(days):
             numbers = np.random.default_rng(number)
-            entries = [any_rows(table, 60, numbers, 2) for table in ("blocks", "scores", "bands", "works", "runs")]
+            entries = [any_rows(table, 60, numbers, 2) for table in tables]
             for cluster in range(2):
                 for name in range(9):
                     job = f"c{cluster}/{name}.0.0"
                     entries.append(job_row(job, USER if job in HERS else f"user-{name}", name))
             entries.append(job_row("c9/1.0.0", USER, 9))
-            entries.append(
-                described(
-                    "events",
-                    source=["c0/3.0.0/node1", "modeler", "modeler", "c0/30.0.0/node1"],
-                    detail=["dropped", "job c1/4.0.0: too many classes", '{"job":"c1/3.0.0"}', "of c1/44.0.0, c0/3.0"],
-                )
-            )
-            entries.append(described("work_edits", editor=[USER, "olga"], target=["app-1", "app-2"]))
+            if tables is RANDOM:
+                source = ["c0/3.0.0/node1", "modeler", "modeler", "c0/30.0.0/node1"]
+                detail = ["dropped", "job c1/4.0.0: too many classes", '{"job":"c1/3.0.0"}', "of c1/44.0.0, c0/3.0"]
+                entries.append(described("events", source=source, detail=detail))
+                entries.append(described("work_edits", editor=[USER, "olga"], target=["app-1", "app-2"]))
             marks = {f"{job}/node1": number + 1 for job in (*HERS, "c0/1.0.0")}
             store.commit(entries, {**marks, "modeler": number + 1, "": number + 1})
             while publisher is not None and publisher.publish():
@@ -129,24 +135,42 @@ def traces(*directories: Path) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(root: Path, tables: Sequence[str]) -> Path:
     """A directory with a log and its lake, which stay where they are, and a copy of both."""
-    root = tmp_path_factory.mktemp("written")
     (root / "state").mkdir()
-    write(root / "state", root / "lake")
+    write(root / "state", root / "lake", tables=tables)
     shutil.copytree(root / "state", root / "before/state")
     shutil.copytree(root / "lake", root / "before/lake")
     return root
 
 
-@pytest.fixture
-def lake_and_log(written: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("written"), RANDOM)
+
+
+@pytest.fixture(scope="module")
+def few_written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("few"), FEW)
+
+
+def as_written(root: Path) -> tuple[Path, Path]:
     """State directory and lake as they were written."""
     for name in ("state", "lake"):
-        shutil.rmtree(written / name)
-        shutil.copytree(written / "before" / name, written / name)
-    return written / "state", written / "lake"
+        shutil.rmtree(root / name)
+        shutil.copytree(root / "before" / name, root / name)
+    return root / "state", root / "lake"
+
+
+@pytest.fixture
+def lake_and_log(written: Path) -> tuple[Path, Path]:
+    return as_written(written)
+
+
+@pytest.fixture
+def few_tables(few_written: Path) -> tuple[Path, Path]:
+    """The same of a log in which few tables have rows: each file of the lake takes its time."""
+    return as_written(few_written)
 
 
 @pytest.fixture(params=[False, True], ids=["log", "lake"])
@@ -205,12 +229,12 @@ def test_the_log_and_the_lake_go_on_after_an_erasure(places: tuple[Path, Path | 
 
 @pytest.mark.parametrize("at", ["remove", "replace", "forget", "Store.erase", "copy_tables", "Disk.rename"])
 def test_an_erasure_that_is_killed_is_done_by_the_next_one(
-    lake_and_log: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, at: str
+    few_tables: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     class Killed(BaseException):
         pass
 
-    state, lake = lake_and_log
+    state, lake = few_tables
     before = all_rows(state, lake)
     place = {
         "Store.erase": "barograph_collector.storage.store.Store.erase",
@@ -234,13 +258,14 @@ def test_an_erasure_that_is_killed_is_done_by_the_next_one(
         assert alike([after[table]], [rows]), table
 
 
-def barograph(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "barograph", "erase", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_the_command_says_what_there_is_and_erases_with_yes(
+    few_tables: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def barograph(*words: object) -> subprocess.CompletedProcess[str]:
+        status = main(["erase", *map(str, words)])
+        return subprocess.CompletedProcess(words, status, *capsys.readouterr())
 
-
-def test_the_command_says_what_there_is_and_erases_with_yes(lake_and_log: tuple[Path, Path]) -> None:
-    state, lake = lake_and_log
+    state, lake = few_tables
     refused = barograph(USER, "--state", state)
     assert (refused.returncode, refused.stderr) == (
         65,

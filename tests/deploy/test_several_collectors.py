@@ -22,11 +22,14 @@ from barograph.cli import main
 from barograph.site.app import create
 from barograph.site.command import metrics
 from barograph.site.settings import PageSettings
+from barograph.views import refusal
 from barograph.views.collectors.joint_query import STEPS, fairly, quantiles
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.jobs import order_of
 from barograph.views.log import QueryLimits
 from barograph.views.modeler import ModelerClient
+from barograph.views.refusal import PatientReader
+from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.server import Collector
 from helpers.fleet import Fleet, SharedFleet, put_examples
@@ -37,6 +40,16 @@ LATELY = time.time()
 AWAY = "http://127.0.0.1:1"
 PATIENT = QueryLimits(20_000, 10.0, 60.0)
 NOWHERE = "tcp://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a collector that is not there."""
+
+    def reader(endpoint: str, seconds: float, key: ClientKey | None) -> PatientReader:
+        return PatientReader(endpoint, 0.2 if endpoint == NOWHERE else seconds, key)
+
+    monkeypatch.setattr(refusal, "PatientReader", reader)
 
 
 @pytest.fixture
