@@ -20,6 +20,8 @@ SETS: Final = 256
 """Sets of parameters kept per application, likewise: studies of parameters have hundreds."""
 PROBLEMS: Final = 5_000
 """Problems kept in total: their predictors take some 20 kB each."""
+PER_NODE: Final = "ranks_per_node"
+"""The parameter that holds the ranks per node where runtimes follow them."""
 FIT_RUNS: Final = 2_000
 """Runs used in one fit; of more, the newest at each scale."""
 
@@ -48,10 +50,22 @@ class WorkloadPlace(NamedTuple):
         """Application and all parameters."""
         return problem_name(self.application, dict(self.params))
 
+    def with_layout(self) -> WorkloadPlace:
+        """With the ranks per node as a parameter, if the nodes are known and there is no such parameter."""
+        if self.known_nodes is None or PER_NODE in dict(self.params):
+            return self
+        layout = (PER_NODE, ranks_per_node(self.ranks, self.nodes))
+        return self._replace(params=tuple(sorted((*self.params, layout))))
+
     @property
     def known_nodes(self) -> float | None:
         """The nodes; None if unknown or more than the ranks."""
         return float(self.nodes) if 1 <= self.nodes <= self.ranks else None
+
+
+def ranks_per_node(ranks: int, nodes: int) -> str:
+    """Ranks per node as a parameter. nodes: from 1."""
+    return str(math.ceil(ranks / nodes))
 
 
 def problem_name(application: Application, params: Mapping[str, str]) -> str:

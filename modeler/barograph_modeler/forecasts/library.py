@@ -177,7 +177,7 @@ def first_fits(workers: Workers, seed: int = 0, clock: Callable[[], float] = CLO
 def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> list[KnownParams]:
     found: dict[str, KnownParams] = {}
     for place, seconds in known:
-        name, values = space.name(place), space.relevant(dict(place.params))
+        name, values = space.name(place), space.relevant(space.params_of(place))
         one = found.pop(name, KnownParams(name, values, 0, place.ranks, place.ranks, math.inf, 0.0))
         found[name] = KnownParams(
             name,

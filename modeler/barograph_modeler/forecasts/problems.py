@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from barograph_modeler.forecasts.history import Application, WorkloadPlace, problem_name
+from barograph_modeler.forecasts.history import PER_NODE, Application, WorkloadPlace, problem_name
 from barograph_modeler.forecasts.lengths.finding import length_law
 from barograph_modeler.forecasts.lengths.law import LengthLaw, OtherLength, other_length
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
-from barograph_modeler.forecasts.sizes import SizeSpace, is_number
+from barograph_modeler.forecasts.sizes import SizeSpace, is_layout_relevant, is_number
 from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.scaling.answer import Prediction, Refusal
 
@@ -48,12 +48,13 @@ class ProblemSize(NamedTuple):
 @dataclass(frozen=True)
 class ProblemSpace:
     """sizes: for each work, by its label, which numbers make up sizes. lengths: which is the length of its runs. names:
-    the parameters that its runs have had."""
+    the parameters that its runs have had. layouts: works whose runtimes follow the ranks per node."""
 
     application: Application
     sizes: Mapping[str, SizeSpace]
     lengths: Mapping[str, LengthLaw] = field(default_factory=dict)
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    layouts: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -66,13 +67,18 @@ class ProblemSpace:
         works: dict[str, list[tuple[WorkloadPlace, float]]] = {}
         for place, seconds in known:
             works.setdefault(dict(place.params).get(WORK, ""), []).append((place, seconds))
+        phased_runs = parts or {}
+        phased = {label: [(place, phased_runs.get(place, ())) for place, _ in some] for label, some in works.items()}
+        layouts = frozenset(label for label, some in works.items() if is_layout_relevant(some))
+        for label in layouts:
+            works[label] = [(place.with_layout(), seconds) for place, seconds in works[label]]
+            phased[label] = [(place.with_layout(), runs) for place, runs in phased[label]]
         sizes = {label: SizeSpace.of(some) for label, some in works.items()}
-        phased = {label: [(place, (parts or {}).get(place, ())) for place, _ in some] for label, some in works.items()}
         laws = {label: law for label, some in phased.items() if (law := length_law(some, sizes[label])) is not None}
         names = {
             label: frozenset(name for place, _ in some for name, _ in place.params) for label, some in works.items()
         }
-        return cls(application, sizes, laws, names)
+        return cls(application, sizes, laws, names, layouts)
 
     def locate(self, params: Mapping[str, str]) -> ProblemSize:
         """The problem and size of a run or a question.
@@ -89,11 +95,16 @@ class ProblemSpace:
     def _check_names(self, params: Mapping[str, str]) -> None:
         label = params.get(WORK, "")
         space, names = self.sizes.get(label), self.names.get(label, frozenset())
-        if space is None or not space.names or params.keys() & set(space.names):
+        if space is None or not space.names or params.keys() & (set(space.names) - {PER_NODE}):
             return
         unknown = [name for name, text in params.items() if name not in names and name != WORK and is_number(text)]
         if unknown:
             raise UnlocatedQuestion(f"no run has had a parameter {unknown[0]}, expected {' and '.join(space.names)}")
+
+    def params_of(self, place: WorkloadPlace) -> dict[str, str]:
+        """The parameters of a run, with its ranks per node where its runtime follows them."""
+        params = dict(place.params)
+        return dict(place.with_layout().params) if params.get(WORK, "") in self.layouts else params
 
     def _locate_nearest(self, params: Mapping[str, str]) -> ProblemSize:
         length = other_length(self.lengths.get(params.get(WORK, "")), params)
@@ -105,7 +116,7 @@ class ProblemSpace:
 
     def place(self, place: WorkloadPlace) -> ProblemSize:
         """The problem and size of a run, which has no size if it has none of the parameters."""
-        problem = self._locate_nearest(dict(place.params))
+        problem = self._locate_nearest(self.params_of(place))
         return problem._replace(size=problem.size or NO_SIZE)
 
     def of_run(self, place: WorkloadPlace) -> tuple[str, tuple[float, ...]]:
@@ -119,7 +130,7 @@ class ProblemSpace:
 
     def name(self, place: WorkloadPlace) -> str:
         """The parameters of a workload that tell it from others, as text."""
-        return " ".join(f"{name}={text}" for name, text in sorted(self.relevant(dict(place.params)).items()))
+        return " ".join(f"{name}={text}" for name, text in sorted(self.relevant(self.params_of(place)).items()))
 
     def relevant(self, params: Mapping[str, str]) -> dict[str, str]:
         """Parameters without numbers that do not matter, and without the work if there is one only."""
@@ -152,7 +163,7 @@ class ProblemSpace:
         if not space.names:
             return ProblemSize(problem_name(self.application, params), NO_SIZE, others)
         rest = {name: text for name, text in params.items() if name not in space.names}
-        if len(rest) == len(params):
+        if len(rest) == len(params) or (params.keys() & set(space.names) == {PER_NODE} != set(space.names)):
             return ProblemSize(problem_name(self.application, rest), None, others)
         size = space.size(params)
         if size is None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph_modeler.forecasts.history import WorkloadPlace
+from barograph_modeler.forecasts.history import PER_NODE, WorkloadPlace
 from barograph_modeler.forecasts.works import FOUND
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.answer import shown_number
@@ -73,7 +73,7 @@ class SizeSpace:
         dropped = [name for name in values if FOUND.fullmatch(name) and name not in names]
         dropped += [name for name in sizes if not FOUND.fullmatch(name) and name not in given]
         ignored = {name: frozenset(values[name][-MAX_VALUES:]) for name in dropped}
-        return cls(tuple(sorted(names)), _logarithms(names, known), ignored)
+        return cls(tuple(sorted(names)), _logarithms([name for name in names if name != PER_NODE], known), ignored)
 
     def relevant(self, params: Mapping[str, str]) -> dict[str, str]:
         """Parameters without those that are ignored."""
@@ -147,6 +147,31 @@ class _Regression:
         return dict(zip(columns, slopes[1:].tolist(), strict=True)), float(((centred - x @ slopes) ** 2).sum())
 
 
+def is_layout_relevant(known: Sequence[tuple[WorkloadPlace, float]]) -> bool:
+    """Whether runs that differ in nothing else show that their runtimes follow the ranks per node.
+
+    known: workloads of one work and their median seconds.
+    """
+    alike: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for place, seconds in known:
+        if place.known_nodes is None:
+            return False
+        row = (math.log(place.ranks / place.nodes), math.log(seconds))
+        alike.setdefault((place.ranks, place.params), []).append(row)
+    x, y, compared = _differences(alike.values())
+    if not x.any():
+        return False
+    left = y - float(x @ y) / float(x @ x) * x
+    return float(y @ y) > WORSE * float(left @ left) + compared * NOISE**2
+
+
+def _differences(groups: Iterable[Sequence[tuple[float, float]]]) -> tuple[Floats, Floats, int]:
+    """Two columns without the means of each group, and the number of rows beyond one of each group."""
+    rows = [np.array(some) - np.mean(some, axis=0) for some in groups]
+    x, y = np.concatenate([*rows, np.empty((0, 2))]).T
+    return x, y, sum(len(some) - 1 for some in rows)
+
+
 def _is_needless(name: str, known: Sequence[tuple[WorkloadPlace, float]]) -> bool:
     """Whether runs that differ in nothing but this number show that their runtimes do not follow it."""
     alike: dict[tuple[object, ...], list[tuple[float, float]]] = {}
@@ -155,9 +180,7 @@ def _is_needless(name: str, known: Sequence[tuple[WorkloadPlace, float]]) -> boo
         if (number := _number(params.pop(name, ""))) > 0:
             key = (place.ranks, place.nodes, *sorted(params.items()))
             alike.setdefault(key, []).append((math.log(number), math.log(seconds)))
-    rows = [np.array(some) - np.mean(some, axis=0) for some in alike.values()]
-    x, y = np.concatenate([*rows, np.empty((0, 2))]).T
-    compared = sum(len(some) - 1 for some in rows)
+    x, y, compared = _differences(alike.values())
     if compared < MIN_COMPARED or not x.any():
         return False
     slope = float(x @ y / (x @ x))

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from barograph_agent.protocol.tables import MAX_RANKS
-from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.history import PER_NODE, Application, ranks_per_node
 from barograph_modeler.forecasts.library import Published, smallest_scale
 from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.parts.predictor import OTHER
@@ -126,7 +126,10 @@ class _ProblemQuery:
         """By ranks: an answer needs some of them several times."""
         self.given = CompletedParams(question.params)
         try:
-            self.given = completed(known, question.params)
+            params = dict(question.params)
+            if question.nodes is not None and PER_NODE in known.space.size_names(params):
+                params.setdefault(PER_NODE, ranks_per_node(question.ranks, question.nodes))
+            self.given = completed(known, params)
             self._place = known.space.locate(self.given.params)
         except UnlocatedQuestion as error:
             self._place, self.refusal = ProblemSize("", None), Refusal(str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from barograph_modeler.forecasts.history import PER_NODE
 from barograph_modeler.forecasts.library import KnownParams, Published
 from barograph_modeler.forecasts.problems import UnlocatedQuestion
 from barograph_modeler.forecasts.sizes import is_number
@@ -32,8 +33,9 @@ def completed(known: Published, params: Params) -> CompletedParams:
     Raises UnlocatedQuestion where these runs differ in a parameter that is left out, and for a part of the size that is
     no number.
     """
+    params, layout = _with_layout(known, params)
     if known.problems.get(known.space.locate(params).name) is not None:
-        return CompletedParams(params)
+        return CompletedParams(params, layout)
     given = known.space.relevant(known.space.with_work(params))
     numbers = known.space.size_names(params)
     for name in numbers & given.keys():
@@ -42,7 +44,7 @@ def completed(known: Published, params: Params) -> CompletedParams:
     words = {name: text for name, text in given.items() if name not in numbers}
     alike = [one.values for one in known.params if words.items() <= one.values.items()]
     if not alike:
-        return CompletedParams(params, (), tuple(_doubts(known.params, words)))
+        return CompletedParams(params, layout, tuple(_doubts(known.params, words)))
     same_size = [one for one in alike if given.items() <= one.items()] or alike
     # A size that is left out altogether is that of the only one, or of a series.
     missing = sorted(
@@ -63,7 +65,18 @@ def completed(known: Published, params: Params) -> CompletedParams:
             f" {'each' if len(open_names) > 1 else 'it'}"
         )
     text = f"{', '.join(f'{name} is {value or EMPTY}' for name, value in filled.items())}, as in all such runs."
-    return CompletedParams({**params, **filled}, (text,) if filled else ())
+    return CompletedParams({**params, **filled}, (*layout, text) if filled else layout)
+
+
+def _with_layout(known: Published, params: Params) -> tuple[Params, tuple[str, ...]]:
+    """The question with the ranks per node of the newest runs like it, where they matter and it leaves them out."""
+    if PER_NODE not in known.space.size_names(params) or PER_NODE in params:
+        return params, ()
+    given = known.space.relevant(known.space.with_work(params)).items()
+    newest = next((one for one in reversed(known.params) if given <= one.values.items()), known.params[-1])
+    number = newest.values[PER_NODE]
+    text = f"Each node has {number} ranks, as in the newest of such runs: times differ by that."
+    return {**params, PER_NODE: number}, (text,)
 
 
 def similar_params(known: Published, params: Params) -> list[dict[str, Any]]:

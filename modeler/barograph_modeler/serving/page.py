@@ -131,9 +131,11 @@ class PredictPage:
         if place is None:
             raise UnknownApplication(f"no job {question.like[:80]!r} is known, or it has no ranks")
         cluster, app = place.application
+        published = self._forecaster.library.published.get(place.application)
+        own = dict(place.params) if published is None or question.nodes else published.space.params_of(place)
         if question.app not in ("", app) or question.cluster not in ("", cluster):
             raise BadQuestion(f"job {question.like} is of {app} on {cluster}, expected that application or none")
-        params = dict(place.params) | dict(question.params)
+        params = own | dict(question.params)
         return question._replace(app=app, cluster=cluster, ranks=question.ranks or place.ranks, params=params)
 
     def _recognised(self, question: Question) -> Question:

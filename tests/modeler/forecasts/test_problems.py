@@ -54,6 +54,31 @@ def test_a_number_under_a_name_that_no_run_has_had_is_no_problem_of_its_own():
     assert known.locate({"n": "400", "dt": "2"}).size == (400.0,)
 
 
+def laid_out(*times: float, nodes: tuple[int, ...] = (1, 2, 4)) -> ProblemSpace:
+    """Runs of 16 and 32 ranks on some numbers of nodes, as many times as long."""
+    places = [WorkloadPlace(f"{p}{n}", APP, (), p, n) for p in (16, 32) for n in nodes]
+    return ProblemSpace.of(APP, list(zip(places, [t * 16 / p for p in (16, 32) for t in times], strict=True)))
+
+
+def test_ranks_per_node_are_a_number_of_the_size_where_runtimes_follow_them():
+    known = laid_out(1.3, 1.15, 1.0)
+    assert known.sizes[""].names == ("ranks_per_node",)
+    assert known.of_run(WorkloadPlace("", APP, (), 64, 8)) == ("lab/solver", (8.0,))
+    assert known.locate({"ranks_per_node": "16"}).size == (16.0,)
+    assert laid_out(1.02, 1.0, 1.01).sizes[""].names == ()
+    assert laid_out(1.3, 1.0, 1.25).sizes[""].names == ()  # not by the layout
+    assert laid_out(1.3, 1.15, nodes=(1, 0)).sizes[""].names == ()  # not known of all runs
+
+
+def test_a_size_that_is_left_out_is_asked_for_beside_ranks_per_node():
+    places = [WorkloadPlace(f"{n}{k}", APP, (("n", str(n)),), 16, k) for n in (100, 200) for k in (1, 4)]
+    known = ProblemSpace.of(APP, list(zip(places, [1.5, 1.0, 3.0, 2.0], strict=True)))
+    assert known.sizes[""].names == ("n", "ranks_per_node")
+    assert known.locate({"ranks_per_node": "4"}) == ProblemSize("lab/solver", None)
+    with pytest.raises(UnlocatedQuestion, match="no run has had a parameter N"):
+        known.locate({"ranks_per_node": "4", "N": "100"})
+
+
 def seeds(*factors: float) -> ProblemSpace:
     """Runs of four numbers of ranks with eight seeds; the factors are of the even ones."""
     return space(

@@ -22,7 +22,7 @@ from barograph.cli import main as barograph
 from barograph_collector.auth import http_access, keys
 from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
-from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary, Published
 from barograph_modeler.forecasts.problems import ProblemSpace
 from barograph_modeler.forecasts.sizes import SizeSpace
@@ -275,6 +275,29 @@ def test_more_ranks_pay_until_twice_as_many_are_less_than_a_quarter_faster():
     assert said["speedup"] == {"base_ranks": 1, "base_seconds": 102.0, "ratio": 102 / 33, "efficiency": 102 / 33 / 8}
     certain = asked({1: 100.0, 2: 51.0, 4: 30.0}, 2)["pays"]
     assert certain == {"until_ranks": 4, "ends": "refusal", "from_ranks": 1, "gain": MIN_GAIN}
+
+
+def test_ranks_per_node_choose_the_runs_where_runtimes_follow_them():
+    made, app = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0)), Application("lab", "solver")
+    for ranks, nodes, seconds in ((16, 1, 20.0), (32, 2, 10.4), (16, 4, 15.0), (32, 8, 8.0)):
+        place = WorkloadPlace(f"{ranks}x{nodes}", app, (), ranks, nodes)
+        for factor in (0.99, 1.0, 1.01):
+            made.history.learn(place, factor * seconds)
+    made.library.mark_changed([app])
+    for _ in range(3):
+        made.step(0.0)
+    known = made.library.published[app]
+
+    def said(ranks: int, nodes: int | None, **params: str) -> tuple[float, str]:
+        found = answer(known, Question("solver", ranks, nodes, params=params))
+        return found["expected_seconds"], " ".join(found["conditions"])
+
+    assert said(16, 1)[0] == pytest.approx(20.0, rel=0.001)
+    assert said(16, 4)[0] == said(16, None, ranks_per_node="4")[0] == pytest.approx(15.0, rel=0.001)
+    few, text = said(64, None)
+    assert few == said(64, 16)[0] < 0.9 * said(64, 4)[0]
+    assert "Each node has 4 ranks, as in the newest of such runs" in text
+    assert "Each node" not in said(64, 16)[1]
 
 
 def test_where_no_doubling_can_be_predicted_nothing_is_claimed_of_more_ranks():
