@@ -69,7 +69,8 @@ def test_every_table_is_in_the_lake_with_its_values_in_directories_of_cluster_an
         assert same(store, tmp_path / "lake")
         places = {str(path.parent.relative_to(tmp_path / "lake/data/main")) for path in tmp_path.rglob("*.parquet")}
         assert {"blocks/cluster=test/day=2024-10-04", "bands/day=2024-10-04"} <= places
-        assert {path.name for path in tmp_path.rglob("*.parquet")} == {f"{store.database.name}-1-{store.head}.parquet"}
+        named = {path.stem.rpartition("-")[0] for path in tmp_path.rglob("*.parquet")}
+        assert named == {f"{store.database.name}-1-{store.head}"}
         assert publisher.figures.rows == store.head == publisher.figures.position
         assert publisher.figures.bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
         with opened(tmp_path / "lake") as lake:
@@ -354,6 +355,39 @@ def test_a_log_restored_from_an_older_copy_is_not_published(tmp_path: Path) -> N
         publisher.close()
     with Store(tmp_path / "backup/log.duckdb") as store, pytest.raises(LakeError, match="restored from an older copy"):
         Publisher(store, Lake.at(tmp_path / "lake")).publish()
+
+
+def test_of_two_collectors_with_copies_of_one_log_the_one_that_came_second_never_publishes(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path / "lake")
+    (tmp_path / "state").mkdir()
+    with Store(tmp_path / "state/log.duckdb") as store:
+        fill(store, 1)
+        publisher = Publisher(store, lake)
+        publish(publisher)
+        publisher.close()
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    with Store(tmp_path / "state/log.duckdb") as store, Store(tmp_path / "copy/log.duckdb") as copy:
+        first, second = Publisher(store, lake), Publisher(copy, lake)
+        assert not first.publish()
+        assert not second.publish()
+        fill(copy, 2)
+        fill(store, 3, commits=2)
+        publish(first)
+        with pytest.raises(LakeError, match="another process has written them"):
+            second.publish()
+        for _ in range(2):
+            # As the collector tries it again, and after a restart.
+            second.close()
+            with pytest.raises(LakeError, match="that another process has written, expected no other collector"):
+                second.publish()
+            second = Publisher(copy, lake)
+        second.close()
+        first.close()
+        again = Publisher(store, lake)
+        fill(store, 4)
+        publish(again)
+        again.close()
+        assert same(store, tmp_path / "lake")
 
 
 def test_the_position_is_found_where_another_program_has_expired_the_commits(tmp_path: Path) -> None:

@@ -424,7 +424,7 @@ class Shard:
         else:
             reader = self.server.system(self.facility.machine.process("reader"))
             journal = Journal(JOURNAL_OF_LOG, SEGMENT_BYTES, reader)
-            position = (lake.now.positions or {}).get(self.tables.name, 0)
+            position = lake.now.positions.get(self.tables.name, 0)
             self.facility.loss.add(unpublished(self.tables, journal, position))
             self.loses_rows = True
             self.server.platters = Platters(self.facility.machine.random)

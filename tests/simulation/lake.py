@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from barograph_agent.system.system import System
 from barograph_collector.lake.batches import Batch, BatchReader
-from barograph_collector.lake.catalog import Catalog
+from barograph_collector.lake.catalog import Catalog, Committed
 from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.files import LakeFile
 from barograph_collector.lake.layout import MAIN, MARKS, RowRange, is_clustered, places_of
@@ -49,11 +49,16 @@ class SimulatedFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a commit has left. rows: those that each file still has, by path; positions: None where it has none."""
+    """What a commit has left. rows: those that each file still has, by path."""
 
     at: float
     rows: Mapping[PurePosixPath, frozenset[int]]
-    positions: Mapping[str, int] | None
+    committed: Committed
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """How far it has the rows of each collector."""
+        return self.committed.positions
 
 
 @dataclass
@@ -74,7 +79,7 @@ class SimulatedLake:
     failures: Failures = field(default_factory=Failures)
     is_away: bool = False
     objects: dict[PurePosixPath, SimulatedFile] = field(default_factory=dict)
-    snapshots: list[Snapshot] = field(default_factory=lambda: [Snapshot(0.0, {}, None)])
+    snapshots: list[Snapshot] = field(default_factory=lambda: [Snapshot(0.0, {}, Committed())])
     deleted: list[PurePosixPath] = field(default_factory=list)
     """Files of which nothing is left: expiry deletes them."""
     holder: Process | None = None
@@ -98,7 +103,7 @@ class SimulatedLake:
         """What a publisher is made of."""
         return LakeParts(
             lambda lake, name, scratch, system: SimulatedCatalog(self, lake, name, system),
-            lambda connection, data, name: SimulatedWriter(self, name),  # type: ignore[arg-type,return-value]
+            lambda connection, data, name, word: SimulatedWriter(self, name),  # type: ignore[arg-type,return-value]
             SimulatedBatches,
             lambda name, system: Compactor(name, system, KEEP_SECONDS, EXPIRE_SECONDS),
         )
@@ -126,11 +131,11 @@ class SimulatedLake:
             for offset in rows
         )
 
-    def apply(self, rows: Mapping[PurePosixPath, frozenset[int]], positions: Mapping[str, int] | None) -> None:
+    def apply(self, rows: Mapping[PurePosixPath, frozenset[int]], committed: Committed) -> None:
         """A commit."""
         kept = {path: offsets for path, offsets in rows.items() if offsets}
         self.deleted += [path for path in self.now.rows if path not in kept]
-        self.snapshots.append(Snapshot(EPOCH + self.machine.seconds, kept, positions))
+        self.snapshots.append(Snapshot(EPOCH + self.machine.seconds, kept, committed))
         self.commits += 1
         self.check()
 
@@ -148,7 +153,7 @@ class SimulatedLake:
             if rows & seen:
                 self.wrong.append(f"{path} has rows that another file has")
             seen |= rows
-        for collector, position in (self.now.positions or {}).items():
+        for collector, position in self.now.positions.items():
             if beyond := [offset for _, name, offset in seen if name == collector and offset > position]:
                 self.wrong.append(f"{collector}: rows {sorted(beyond)[:3]} are beyond its position {position}")
 
@@ -251,6 +256,8 @@ class SimulatedCatalog(Catalog):
         self._disk = system.disk
         self._lease = _NoFile()  # type: ignore[assignment]
         self.data = place.data
+        self.writer = self.last_writer = ""
+        self.accepted = ()
         self.connection: Any = None
 
     def close(self) -> None:
@@ -266,7 +273,7 @@ class SimulatedCatalog(Catalog):
         self._wait_for_lease()
         lake.holder = process
         self._rows = dict(lake.now.rows)
-        self._new = lake.now.positions
+        self._new = self._copied(lake.now.committed)
         self._is_changed = False
         try:
             yield
@@ -298,7 +305,7 @@ class SimulatedCatalog(Catalog):
     @contextlib.contextmanager
     def reading(self) -> Iterator[dict[str, int]]:
         self._lake.call()
-        yield dict(self._lake.now.positions or {})
+        yield dict(self._lake.now.positions)
 
     def files(self) -> list[tuple[str, PurePosixPath, int]]:
         self._lake.call()
@@ -318,8 +325,8 @@ class SimulatedCatalog(Catalog):
     def _create_tables(self) -> None:
         pass
 
-    def _describe(self, message: str, positions: dict[str, int]) -> None:
-        self._new, self._is_changed = dict(positions), True
+    def _describe(self, message: str, committed: Committed) -> None:
+        self._new, self._is_changed = committed, True
 
     def _register(self, file: LakeFile) -> None:
         self._lake.call()
@@ -336,9 +343,13 @@ class SimulatedCatalog(Catalog):
                 found += len(gone)
         return found
 
-    def _positions(self) -> dict[str, int]:
+    def _committed(self) -> Committed:
         self._lake.call()
-        return dict(self._new or {})
+        return self._copied(self._new)
+
+    @staticmethod
+    def _copied(committed: Committed) -> Committed:
+        return Committed(dict(committed.positions), dict(committed.writers))
 
 
 class _NoFile:

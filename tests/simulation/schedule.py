@@ -271,7 +271,7 @@ class Schedule:
         lake, shard, seconds = self.facility.lake, self._shard(), self.random.choice([1.0, 3.0, 10.0])
         assert lake is not None
         # What was there before the schedule has no message in the journal.
-        if not shard.is_kept_running or (lake.now.positions or {}).get(shard.tables.name, 0) < self._given:
+        if not shard.is_kept_running or lake.now.positions.get(shard.tables.name, 0) < self._given:
             return
         self._note(
             "disk lost" + " but the journal" * shard.is_apart, f"by {shard.endpoint}, restored {seconds} s later"
@@ -413,7 +413,7 @@ class Schedule:
         """What the lake has yet to get."""
         if self.facility.lake is None:
             return ""
-        positions = self.facility.lake.now.positions or {}
+        positions = self.facility.lake.now.positions
         return ", ".join(
             f"{shard.tables.name}: {positions.get(shard.tables.name, 0)} of {shard.tables.head}"
             for shard in self.facility.shards
@@ -432,7 +432,7 @@ class Schedule:
         self.report.published += sum(len(rows) for rows in lake.now.rows.values())
         self.report.merged += lake.merges
         for shard in self.facility.shards:
-            position = (lake.now.positions or {}).get(shard.tables.name, 0)
+            position = lake.now.positions.get(shard.tables.name, 0)
             for table, parts in shard.tables.rows.items():
                 logged = [offset for part in parts for offset in part["offset"].to_pylist() if offset <= position]
                 if (found := lake.offsets(table, shard.tables.name)) != logged:

@@ -165,7 +165,7 @@ class _Found:
         return {job for (job,) in self._catalog.connection.execute(query, [user, self._store.database.name]).fetchall()}
 
     def _erase_lake(self, catalog: Catalog, files: list[LakeRows]) -> None:
-        writer = FileWriter(catalog.connection, catalog.data, self._store.database.name)
+        writer = FileWriter(catalog.connection, catalog.data, self._store.database.name, catalog.writer)
         for table, path, span, _ in files:
             places = places_of(table, path.parent)
             within = RowRange(table, self._store.database.name, places, span.first, span.last)

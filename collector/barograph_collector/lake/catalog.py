@@ -36,10 +36,11 @@ CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 
 
-class _Positions(msgspec.Struct):
-    """The extra information of a commit."""
+class Committed(msgspec.Struct):
+    """The extra information of a commit, by collector. writers: the words of the processes that committed last."""
 
-    positions: dict[str, int]
+    positions: dict[str, int] = {}
+    writers: dict[str, str] = {}
 
 
 class Catalog:
@@ -51,6 +52,12 @@ class Catalog:
         self._name = f"the lake {lake.data.lake}"
         self._directory = lake.directory
         self._collector = collector
+        self.writer = ""
+        """A word of this process, which its commits have."""
+        self.accepted: Sequence[str] = ()
+        """Words of processes that may have committed last for this collector; none for any."""
+        self.last_writer = ""
+        """The word of the process that had, when the lake was opened."""
         self._disk = system.disk
         self._lease: Lease = ServerLease(lake.url) if lake.url else FileLease(lake.directory, system.disk, system.clock)
         self.connection = duckdb.connect(config=CONFIG | {"temp_directory": str(scratch)})
@@ -68,7 +75,14 @@ class Catalog:
         self.check(known)
         with self._transaction(create=not known):
             self._create_tables()
-            position = self._positions().get(self._collector, 0)
+            committed = self._committed()
+        position = committed.positions.get(self._collector, 0)
+        self.last_writer = committed.writers.get(self._collector, "")
+        if self.last_writer and self.accepted and self.last_writer not in self.accepted:
+            raise LakeError(
+                f"{self._name} has rows of collector {self._collector} that another process has written,"
+                " expected no other collector that has its name: stop one of the two"
+            )
         if position < known:
             raise LakeError(
                 f"{self._name} has rows of collector {self._collector} up to {position},"
@@ -96,14 +110,15 @@ class Catalog:
         before: the position that the lake must have. Raises LakeError; whether the commit has happened is then unknown.
         """
         with self._transaction():
-            positions = self._positions()
-            if (found := positions.get(self._collector, 0)) != before:
+            committed = self._committed()
+            if (found := committed.positions.get(self._collector, 0)) != before:
                 raise LakeError(
                     f"{self._name} has rows of collector {self._collector} up to {found},"
                     f" expected {before}: another process has written them"
                 )
-            positions[self._collector] = position
-            self._describe(f"rows {before + 1} to {position} of {self._collector}", positions)
+            committed.positions[self._collector] = position
+            committed.writers[self._collector] = self.writer
+            self._describe(f"rows {before + 1} to {position} of {self._collector}", committed)
             for file in files:
                 self._register(file)
 
@@ -113,7 +128,7 @@ class Catalog:
         rows: how many rows that are; by default as many as the file has.
         """
         with self._transaction():
-            self._describe(f"merged {file.path.name}", self._positions())
+            self._describe(f"merged {file.path.name}", self._committed())
             found, expected = self._delete(within), file.rows if rows is None else rows
             if found != expected:
                 raise LakeError(
@@ -125,7 +140,7 @@ class Catalog:
     def remove(self, within: RowRange) -> None:
         """Delete these rows, which are whole files. Raises LakeError."""
         with self._transaction():
-            self._describe(f"removed rows of {within.table}", self._positions())
+            self._describe(f"removed rows of {within.table}", self._committed())
             self._delete(within)
 
     def files(self) -> list[tuple[str, PurePosixPath, int]]:
@@ -146,7 +161,7 @@ class Catalog:
         Raises LakeError.
         """
         with self._attached():
-            yield self._positions()
+            yield self._committed().positions
 
     def expire(self, before: float) -> None:
         """Forget what the lake was before a time (Unix seconds), and delete files of which nothing is left.
@@ -257,9 +272,9 @@ class Catalog:
             for column in (name for name in expected if name not in present[table]):
                 self.connection.execute(f'ALTER TABLE lake."{table}" ADD COLUMN "{column}" {expected[column]}')
 
-    def _describe(self, message: str, positions: dict[str, int]) -> None:
+    def _describe(self, message: str, committed: Committed) -> None:
         # Every commit: others are forgotten one day.
-        info = msgspec.json.encode(_Positions(positions)).decode()
+        info = msgspec.json.encode(committed).decode()
         self.connection.execute(
             f"CALL lake.set_commit_message('{AUTHOR}', {literal(message)}, extra_info => {literal(info)})"
         )
@@ -274,14 +289,14 @@ class Catalog:
             " hive_partitioning => true)"
         )
 
-    def _positions(self) -> dict[str, int]:
+    def _committed(self) -> Committed:
         query = (
             "SELECT commit_extra_info FROM ducklake_snapshots('lake') WHERE author = ?"
             " AND commit_extra_info IS NOT NULL ORDER BY snapshot_id DESC LIMIT 1"
         )
         if (row := self.connection.execute(query, [AUTHOR]).fetchone()) is not None:
             try:
-                return msgspec.json.decode(row[0], type=_Positions).positions
+                return msgspec.json.decode(row[0], type=Committed)
             except msgspec.MsgspecError as error:
                 raise LakeError(f"the last commit of {self._name} has no positions: {error}") from None
         # Another program may have expired the commits: rows carry the offsets too.
@@ -292,4 +307,4 @@ class Catalog:
             ).fetchall()
             for collector, last in rows:
                 found[collector] = max(found.get(collector, 0), last)
-        return found
+        return Committed(found)

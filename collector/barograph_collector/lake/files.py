@@ -34,17 +34,22 @@ class LakeFile(NamedTuple):
 
 
 class FileWriter:
-    """Writes the rows of one collector, named after it and the offsets of the batch."""
+    """Writes the rows of one collector, named after it and the offsets of the batch.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, data: DataPath, collector: str) -> None:
+    word: of this process; what another one has written with a copy of the log is not replaced.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, data: DataPath, collector: str, word: str) -> None:
         self._connection = connection
         self._data = data
         self._collector = collector
+        self._word = word
 
     def write(self, table: str, rows: pa.Table, day: str, first: int, last: int) -> list[LakeFile]:
         """Write rows with the columns of the log, of one day as YYYY-MM-DD. The batch has offsets `first` to `last`.
 
-        Files of a batch that began with the same offset were not committed. Raises OSError, duckdb.Error.
+        What this process has written of a batch that began with the same offset was not committed.
+        Raises OSError, duckdb.Error.
         """
         self._connection.register("incoming", rows)
         try:
@@ -84,8 +89,8 @@ class FileWriter:
 
     def _copy(self, table: str, places: dict[str, str], condition: str, first: int, last: int) -> LakeFile:
         folder = PurePosixPath(MAIN, table, *(f"{name}={quote(value, safe='')}" for name, value in places.items()))
-        self._data.clear(folder, f"{self._collector}-{first}-")
-        path = folder / f"{self._collector}-{first}-{last}.parquet"
+        self._data.clear(folder, f"{self._collector}-{first}-*-{self._word}.parquet")
+        path = folder / f"{self._collector}-{first}-{last}-{self._word}.parquet"
         kept = [column for column in TABLES[table] if column not in partition(table)]
         query = (
             f"SELECT {literal(self._collector)} AS {COLLECTOR}, {', '.join(stored(table, c) for c in kept)}"

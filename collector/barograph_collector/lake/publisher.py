@@ -7,6 +7,7 @@ again from the position that the lake itself has.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -77,10 +78,14 @@ class LakeFigures:
 
 
 class LakeMark(msgspec.Struct):
-    """Beside the log: how far which lake was, so that no other one and no empty directory is taken for it."""
+    """Beside the log: how far which lake was, so that no other one and no empty directory is taken for it.
+
+    writers: the words of the processes that may have committed last.
+    """
 
     lake: str = ""
     position: int = 0
+    writers: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, log: Path, disk: Disk) -> Self:
@@ -99,7 +104,7 @@ class LakeParts(NamedTuple):
     """What a publisher is made of."""
 
     catalog: Callable[[Lake, str, Path, System], Catalog] = Catalog
-    writer: Callable[[duckdb.DuckDBPyConnection, DataPath, str], FileWriter] = FileWriter
+    writer: Callable[[duckdb.DuckDBPyConnection, DataPath, str, str], FileWriter] = FileWriter
     batches: Callable[[Store], BatchReader] = BatchReader
     compactor: Callable[[str, System], Compactor] = Compactor
 
@@ -141,7 +146,8 @@ class Publisher:
         self.expirer.periods = periods
         self._position = 0
         mark = LakeMark.read(store.path, self._disk)
-        self._known = mark.position if mark.lake == lake.name else 0
+        self._known, self._writers = (mark.position, mark.writers) if mark.lake == lake.name else (0, ())
+        self._word = secrets.token_hex(4)
         # Heads of the log and when they were seen, oldest first.
         self._heads: deque[tuple[int, float]] = deque()
         self._due = float("-inf")
@@ -267,12 +273,13 @@ class Publisher:
         return True
 
     def _writer(self, catalog: Catalog) -> FileWriter:
-        return self._parts.writer(catalog.connection, catalog.data, self._store.database.name)
+        return self._parts.writer(catalog.connection, catalog.data, self._store.database.name, self._word)
 
     def _open(self) -> Catalog:
         scratch = self._store.path.with_name(f"{self._store.path.name}.lake.tmp")
         self._lake.data.refresh()
         catalog = self._parts.catalog(self._lake, self._store.database.name, scratch, self._system)
+        catalog.writer, catalog.accepted = self._word, self._writers
         try:
             position = catalog.open(self._known)
         except BaseException:
@@ -282,6 +289,8 @@ class Publisher:
         with self._store.cursor() as log:
             self._lake.data.authorize(log)
         self.archiver.forget()
+        # Before a commit has this word: after a crash it is not taken for that of another process.
+        self._writers = (catalog.last_writer, self._word)
         self._reach(position)
         _log.info("the lake %s has rows up to %d", self._lake.data.lake, position)
         return catalog
@@ -298,7 +307,7 @@ class Publisher:
         while self._heads and self._heads[0][0] <= position:
             self._heads.popleft()
         self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
-        LakeMark(self._lake.name, position).write(self._store.path, self._disk)
+        LakeMark(self._lake.name, position, self._writers).write(self._store.path, self._disk)
 
     def _note_head(self) -> None:
         head = self._store.head

@@ -51,8 +51,8 @@ class DataPath(Protocol):
     def below(self, file: str) -> PurePosixPath:
         """The path of a file that SQL has named."""
 
-    def clear(self, folder: PurePosixPath, prefix: str) -> None:
-        """Before files are written to a folder whose names begin with `prefix`."""
+    def clear(self, folder: PurePosixPath, pattern: str) -> None:
+        """Before files are written to a folder whose names match a pattern."""
 
     def finish(self, path: PurePosixPath) -> int:
         """The size in bytes of a file that was written, and is durable from then on."""
@@ -107,11 +107,11 @@ class DirectoryPath:
         """The path without that of the directory."""
         return PurePosixPath(file).relative_to(self.root)
 
-    def clear(self, folder: PurePosixPath, prefix: str) -> None:
+    def clear(self, folder: PurePosixPath, pattern: str) -> None:
         """Make the folder, and delete such files."""
         directory = self._data / folder
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-        for stale in directory.glob(f"{prefix}*.parquet"):
+        for stale in directory.glob(pattern):
             self._disk.unlink(stale)
 
     def finish(self, path: PurePosixPath) -> int:

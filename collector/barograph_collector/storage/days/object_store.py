@@ -139,7 +139,7 @@ class ObjectStore:
         """The key without the prefix."""
         return PurePosixPath(file.removeprefix(f"{self.root}/"))
 
-    def clear(self, folder: PurePosixPath, prefix: str) -> None:
+    def clear(self, folder: PurePosixPath, pattern: str) -> None:
         """Nothing: an object of the same name is replaced, others are deleted as orphans."""
 
     def finish(self, path: PurePosixPath) -> int:
