@@ -23,7 +23,7 @@ SPREAD: Final = 0.05
 RANKS, SIZE = -0.9, 1.0
 SLOPE_SPREAD: Final = 0.7
 """Prior of the slopes over log ranks and log size: divided work, time proportional to size."""
-CURVATURE: Final = 0.06
+CURVATURE: Final = 0.03
 """Prior of the products' coefficients, about 0."""
 
 
