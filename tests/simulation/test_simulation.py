@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -222,12 +222,16 @@ def is_broken(seed: int) -> bool:
     return False
 
 
+def is_found(defect: Callable[[pytest.MonkeyPatch], None], seeds: Iterable[int]) -> bool:
+    """Whether one of these schedules is broken by a defect."""
+    with pytest.MonkeyPatch.context() as patch:
+        defect(patch)
+        return any(is_broken(seed) for seed in (*([KNOWN[defect]] if defect in KNOWN else ()), *seeds))
+
+
 @pytest.mark.parametrize("break_it", [verdicts_go_to_the_first_collector, a_spool_is_sent_to_another_collector])
-def test_a_defect_of_several_collectors_is_found(
-    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_it(monkeypatch)
-    assert any(is_broken(seed) for seed in range(SHARDED, FOUND_WITHIN, SHARDED))
+def test_a_defect_of_several_collectors_is_found(break_it: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert is_found(break_it, range(SHARDED, FOUND_WITHIN, SHARDED))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -298,13 +302,10 @@ def kept(shard: Shard, job: SimulatedJob) -> tuple[list[tuple[int, int]], int, i
         a_merge_leaves_the_files_that_it_has_read,
     ],
 )
-def test_a_defect_of_the_lake_is_found(
-    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_it(monkeypatch)
+def test_a_defect_of_the_lake_is_found(break_it: Callable[[pytest.MonkeyPatch], None]) -> None:
     # Two collectors, and a lake.
     step = math.lcm(SHARDED, WITH_LAKE)
-    assert any(is_broken(seed) for seed in range(step, step * FOUND_WITHIN, step))
+    assert is_found(break_it, range(step, step * FOUND_WITHIN, step))
 
 
 def a_restored_log_goes_on_with_the_offsets_of_the_lost_one(patch: pytest.MonkeyPatch) -> None:
@@ -319,6 +320,17 @@ def a_journal_apart_is_truncated_as_one_that_is_not(patch: pytest.MonkeyPatch) -
     patch.setattr(SimulatedDatabase, "journal_mark_at", lambda self, offset: self.journal_mark)
 
 
+KNOWN = {
+    commits_of_unknown_end_are_repeated: 1266,
+    positions_are_read_before_the_lease_is_held: 564,
+    duplicates_are_stored: 22,
+    late_rows_are_silence: 42,
+    a_restored_log_goes_on_with_the_offsets_of_the_lost_one: 200,
+    a_journal_apart_is_truncated_as_one_that_is_not: 56,
+}
+"""Schedules that some defects break, as of now: the search, which may take 20 s, begins with them."""
+
+
 @pytest.mark.parametrize(
     "break_it",
     [
@@ -327,11 +339,8 @@ def a_journal_apart_is_truncated_as_one_that_is_not(patch: pytest.MonkeyPatch) -
         a_journal_apart_is_truncated_as_one_that_is_not,
     ],
 )
-def test_a_defect_of_a_takeover_is_found(
-    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_it(monkeypatch)
-    assert any(is_broken(seed) for seed in range(LOSES_DISK, LOSES_DISK * FOUND_WITHIN, LOSES_DISK))
+def test_a_defect_of_a_takeover_is_found(break_it: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert is_found(break_it, range(LOSES_DISK, LOSES_DISK * FOUND_WITHIN, LOSES_DISK))
 
 
 def test_the_stand_in_lists_what_a_lake_lists(tmp_path: Path) -> None:
@@ -420,9 +429,8 @@ def test_a_collector_that_is_away_holds_up_no_job_of_the_others(seed: int, tmp_p
         a_sidecar_that_was_away_reports_silence,
     ],
 )
-def test_a_defect_is_found(break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    break_it(monkeypatch)
-    assert any(is_broken(seed) for seed in range(1, FOUND_WITHIN))
+def test_a_defect_is_found(break_it: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert is_found(break_it, range(1, FOUND_WITHIN))
 
 
 def test_the_stand_in_answers_as_the_database_does(tmp_path: Path) -> None:
