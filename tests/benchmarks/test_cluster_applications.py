@@ -41,8 +41,8 @@ LONGEST = float(os.environ.get("BAROGRAPH_CLUSTER_LONGEST", "300"))
 MAKERS: dict[str, tuple[str, Callable[[], Application]]] = {
     "lammps": ("mpich", lambda: applications.lammps(NODES, 9, 8000)),
     "debian lammps": ("debian-openmpi", lambda: applications.debian_lammps(NODES, 9, 10000)),
-    "gromacs": ("debian-openmpi", lambda: applications.gromacs(NODES, 20000)),
-    "examl": ("debian-openmpi", lambda: applications.examl(NODES, 24, 3000)),
+    "gromacs": ("debian-openmpi", lambda: applications.gromacs(NODES, 50000)),
+    "examl": ("debian-openmpi", lambda: applications.examl(NODES, 24, 8000)),
     "quantum espresso": ("debian-openmpi", lambda: applications.quantum_espresso(NODES)),
     "cp2k": ("debian-openmpi", lambda: applications.cp2k(NODES)),
     "hpcc": ("debian-openmpi", lambda: applications.hpcc(NODES)),
