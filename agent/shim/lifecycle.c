@@ -12,32 +12,47 @@
         int result = real(__VA_ARGS__);                         \
         recorder_show();                                        \
         if (result == 0)                                        \
-            recorder_start(NULL, CALLER);                             \
+            recorder_start(NULL, CALLER);                       \
         return result;                                          \
     }
 
-#define FORTRAN_INITIALIZER(NAME, INSTEAD, PARAMETERS, ...)     \
-    EXPORT void NAME PARAMETERS                                 \
-    {                                                           \
-        FORWARD_FORTRAN(NAME, INSTEAD, LIST PARAMETERS)         \
-        recorder_prepare();                                     \
-        recorder_hide();                                        \
-        real(__VA_ARGS__);                                      \
-        recorder_show();                                        \
-        if (!ierror || *(const int *)ierror == 0)               \
-            recorder_start(NULL, CALLER);                             \
+/* `session` is the address of Fortran's handle, 0 for MPI_Init. MPICH's are those of C, and it has no function for it. */
+static void start_in_fortran(word session, const void *caller)
+{
+    if (!session) {
+        recorder_start(NULL, caller);
+        return;
+    }
+    word (*f2c)(int) = resolve_function("PMPI_Session_f2c", caller);
+    int number = *(const int *)session;
+    word handle = f2c ? f2c(number) : (word)(unsigned)number;
+    recorder_start(&handle, caller);
+}
+
+#define FORTRAN_INITIALIZER(NAME, INSTEAD, SESSION, PARAMETERS, ...)    \
+    EXPORT void NAME PARAMETERS                                         \
+    {                                                                   \
+        FORWARD_FORTRAN(NAME, INSTEAD, LIST PARAMETERS)                 \
+        recorder_prepare();                                             \
+        recorder_hide();                                                \
+        real(__VA_ARGS__);                                              \
+        recorder_show();                                                \
+        if (!ierror || *(const int *)ierror == 0)                       \
+            start_in_fortran(SESSION, CALLER);                          \
     }
 
-#define FORTRAN_INITIALIZERS(LOWER, UPPER, PARAMETERS, ...)                                     \
-    FORTRAN_INITIALIZER(mpi_##LOWER##_, NULL, PARAMETERS, __VA_ARGS__)                          \
-    FORTRAN_INITIALIZER(mpi_##LOWER##__, "mpi_" #LOWER "_", PARAMETERS, __VA_ARGS__)            \
-    FORTRAN_INITIALIZER(MPI_##UPPER, "mpi_" #LOWER "_", PARAMETERS, __VA_ARGS__)                \
-    FORTRAN_INITIALIZER(mpi_##LOWER##_f08_, NULL, PARAMETERS, __VA_ARGS__)
+#define FORTRAN_INITIALIZERS(LOWER, UPPER, SESSION, PARAMETERS, ...)                            \
+    FORTRAN_INITIALIZER(mpi_##LOWER##_, NULL, SESSION, PARAMETERS, __VA_ARGS__)                 \
+    FORTRAN_INITIALIZER(mpi_##LOWER##__, "mpi_" #LOWER "_", SESSION, PARAMETERS, __VA_ARGS__)   \
+    FORTRAN_INITIALIZER(MPI_##UPPER, "mpi_" #LOWER "_", SESSION, PARAMETERS, __VA_ARGS__)       \
+    FORTRAN_INITIALIZER(mpi_##LOWER##_f08_, NULL, SESSION, PARAMETERS, __VA_ARGS__)
 
 C_INITIALIZER(MPI_Init, (word argc, word argv), argc, argv)
 C_INITIALIZER(MPI_Init_thread, (word argc, word argv, word required, word provided), argc, argv, required, provided)
-FORTRAN_INITIALIZERS(init, INIT, (word ierror), ierror)
-FORTRAN_INITIALIZERS(init_thread, INIT_THREAD, (word required, word provided, word ierror), required, provided, ierror)
+FORTRAN_INITIALIZERS(init, INIT, 0, (word ierror), ierror)
+FORTRAN_INITIALIZERS(init_thread, INIT_THREAD, 0, (word required, word provided, word ierror), required, provided, ierror)
+FORTRAN_INITIALIZERS(session_init, SESSION_INIT, session, (word info, word errhandler, word session, word ierror), info,
+                     errhandler, session, ierror)
 
 EXPORT int MPI_Session_init(word info, word errhandler, word session)
 {
@@ -72,17 +87,21 @@ EXPORT int MPI_Finalize(void)
     return result;
 }
 
-#define FORTRAN_FINALIZER(NAME, INSTEAD)                        \
-    EXPORT void NAME(word ierror)                               \
+#define FORTRAN_FINALIZER(NAME, INSTEAD, PARAMETERS, ...)       \
+    EXPORT void NAME PARAMETERS                                 \
     {                                                           \
-        FORWARD_FORTRAN(NAME, INSTEAD, word)                    \
+        FORWARD_FORTRAN(NAME, INSTEAD, LIST PARAMETERS)         \
         recorder_finish();                                      \
         recorder_hide();                                        \
-        real(ierror);                                           \
+        real(__VA_ARGS__);                                      \
         recorder_show();                                        \
     }
 
-FORTRAN_FINALIZER(mpi_finalize_, NULL)
-FORTRAN_FINALIZER(mpi_finalize__, "mpi_finalize_")
-FORTRAN_FINALIZER(MPI_FINALIZE, "mpi_finalize_")
-FORTRAN_FINALIZER(mpi_finalize_f08_, NULL)
+#define FORTRAN_FINALIZERS(LOWER, UPPER, PARAMETERS, ...)                               \
+    FORTRAN_FINALIZER(mpi_##LOWER##_, NULL, PARAMETERS, __VA_ARGS__)                    \
+    FORTRAN_FINALIZER(mpi_##LOWER##__, "mpi_" #LOWER "_", PARAMETERS, __VA_ARGS__)      \
+    FORTRAN_FINALIZER(MPI_##UPPER, "mpi_" #LOWER "_", PARAMETERS, __VA_ARGS__)          \
+    FORTRAN_FINALIZER(mpi_##LOWER##_f08_, NULL, PARAMETERS, __VA_ARGS__)
+
+FORTRAN_FINALIZERS(finalize, FINALIZE, (word ierror), ierror)
+FORTRAN_FINALIZERS(session_finalize, SESSION_FINALIZE, (word session, word ierror), session, ierror)

@@ -70,11 +70,11 @@ LARGE = ["Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Allto
          "Reduce_scatter_block", "Send", "Bsend", "Rsend", "Ssend", "Recv", "Sendrecv", "Sendrecv_replace", "Mrecv",
          "Bcast", "Reduce", "Scan", "Exscan", "Gather", "Scatter", "Neighbor_allgather",
          "Neighbor_alltoall", *FILE, *SENDING]  # fmt: skip
-LIFE = ["Init", "Init_thread", "Finalize"]
+LIFE = ["Init", "Init_thread", "Finalize", "Session_init", "Session_finalize"]
 SPELLINGS = ["_", "__", "_f08_"]
 CALLS = [*{*ROUND}, *ELSEWHERE, *WINDOW, *FILE, *(f"{name}_end" for name in FILE), "File_sync", *POLLING, *SENDING]
 WRAPPED = [
-    *(f"MPI_{name}" for name in (*LIFE, *CALLS, "Session_init", "Session_finalize")),
+    *(f"MPI_{name}" for name in (*LIFE, *CALLS)),
     *(f"MPI_{name}_c" for name in LARGE),
     *(f"MPI_{name.upper()}" for name in (*LIFE, *CALLS)),
     *(f"mpi_{name.lower()}{end}" for name in (*LIFE, *CALLS) for end in SPELLINGS),
@@ -426,6 +426,20 @@ def test_sessions_start_and_end_the_recording(
     assert seen.operations == ["Barrier", "Barrier", "Allreduce", "Barrier"] * sessions
     assert (seen.rank, seen.size, seen.finalized) == (0, 2, True)
     assert_in_order(seen)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("binding", [2, 3])
+def test_sessions_of_fortran_start_and_end_the_recording(
+    env: dict[str, str], folder: Path, tmp_path: Path, binding: int
+) -> None:
+    mpi = mpis.find("debian-mpich")
+    program = mpi.compile_fortran(PROGRAMS / "sessions.F90", tmp_path / "sessions", f"-DBINDING={binding}")
+    done = mpi.run(2, [program], env)
+    assert done.stdout.split() == ["total=2"] * 2, done.stderr
+    seen = only_ring(folder)
+    assert seen.operations == ["Barrier", "Barrier", "Allreduce", "Barrier"]
+    assert (seen.rank, seen.size, seen.finalized) == (0, 2, True)
 
 
 def test_freed_and_reused_handles_are_resolved_anew(
