@@ -1,7 +1,8 @@
 """Migration of the schema: from that of an earlier version to the present one.
 
-The version of the schema is a number in the table `meta`. New tables, and new columns at the end of a table, are added
-in one transaction and do not change the version.
+The version of the schema is a number in the table `meta`. New tables, and new columns at the end of a table, do not
+change the version. They are added in transactions of one column a table at most: DuckDB may refuse to commit a second
+one, as if another transaction had altered the table.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ VERSION: Final = 2
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Create missing tables and columns in one transaction. Raises StoreError where another program wrote the file."""
+    """Create missing tables and columns. Raises StoreError where another program wrote the file."""
+    while _add_missing(connection, path):
+        pass
+
+
+def _add_missing(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """Create missing tables, and the first missing column of each table; whether more may be missing."""
+    more = False
     with transaction(connection):
         connection.execute("CREATE TABLE IF NOT EXISTS meta (version BIGINT)")
         row = connection.execute("SELECT version FROM meta").fetchone()
@@ -38,7 +46,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         present = _columns(connection)
         for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
             if name not in DAILY:
-                _add_columns(connection, path, name, name, columns, present[name])
+                more |= _add_column(connection, path, name, name, columns, present[name])
         if connection.execute("SELECT name FROM identity").fetchone() is None:
             connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
         partitions = load(connection)
@@ -48,7 +56,8 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         for partition in partitions:
             for name in () if partition.archived else DAILY:
                 table = partition.table(name)
-                _add_columns(connection, path, name, table, LOG_COLUMNS[name], present[table])
+                more |= _add_column(connection, path, name, table, LOG_COLUMNS[name], present[table])
+    return more
 
 
 def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, str]]]:
@@ -60,15 +69,15 @@ def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str,
     return found
 
 
-def _add_columns(
+def _add_column(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
     name: str,
     table: str,
     columns: dict[str, str],
     present: list[tuple[str, str]],
-) -> None:
-    """Add the new columns to a table of the schema `name`, which is a partition where that is a daily table.
+) -> bool:
+    """Add the first new column to a table of the schema `name`, or a partition of a daily table; whether it did.
 
     present: the columns that it has.
     """
@@ -78,11 +87,14 @@ def _add_columns(
             f"cannot use the log {path}: it has a table {table!r} with columns {_listed(present)},"
             f" expected {_listed(expected)}: it was written by another program, or by a newer Barograph"
         )
-    for column, sql_type in expected[len(present) :]:
-        value = default(name, column) if name in LOG_COLUMNS else f"'0'::{sql_type}"
-        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT {value}')
-        for daily in DAILY:  # `Partitions` creates the views again, with the new column
-            connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
+    if len(present) == len(expected):
+        return False
+    column, sql_type = expected[len(present)]
+    value = default(name, column) if name in LOG_COLUMNS else f"'0'::{sql_type}"
+    connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT {value}')
+    for daily in DAILY:  # `Partitions` creates the views again, with the new column
+        connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
+    return True
 
 
 def _listed(columns: Iterable[tuple[str, str]]) -> str:
