@@ -164,3 +164,12 @@ def test_a_node_that_becomes_slow_is_named_on_most_machines_and_no_other_on_any(
     assert sum(result.wrong for result in results) == 0
     # Where it was slow before its jobs began, few jobs show too little.
     assert sum(result.found for result in results) >= 3
+
+
+def test_nodes_whose_works_have_no_ratio_are_compared_by_logarithms():
+    """A hostile node writes 1e-320 s where the others have years."""
+    phases_of = NodePhases()
+    phases_of.read_phases(phases("j", {"a": 1e-320, "b": 1e8, "c": 1e8, "d": 1e8}, count=1))
+    phases_of.take(0.0)
+    [compared] = phases_of.take(100.0)
+    assert compared.excess["a"] < -700

@@ -16,6 +16,7 @@ import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.places import NodeRanks, PlaceWork, over_median_of_others
+from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.state import lru
 
 MAX_JOBS: Final = 1_000
@@ -142,10 +143,10 @@ class _Job:
                 shared += seconds
                 among = median(nodes[host].mean for host in hosts)
                 for host in hosts:
-                    sums[host] += seconds * math.log(nodes[host].mean / among)
+                    sums[host] += seconds * log_ratio(nodes[host].mean, among)
                 if is_first_known := is_first_known and self.first in nodes and nodes[self.first].mean > 0:
                     of_first = nodes[self.first].mean
-                    sums[self.first] = sums.get(self.first, 0.0) + seconds * math.log(of_first / among)
+                    sums[self.first] = sums.get(self.first, 0.0) + seconds * log_ratio(of_first, among)
         if shared < max(MIN_SECONDS, MIN_SHARE * total):
             return {}
         if not is_first_known:
