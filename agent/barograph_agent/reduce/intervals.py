@@ -249,13 +249,13 @@ class IntervalReader:
         """Add intervals to the traffic, with a look where it is due."""
         cursor, start = self.cursor, 0
         while start < len(classes):
-            part = slice(start, start + next_look(cursor.counted) - cursor.counted)
+            look = next_look(cursor.counted)
+            part = slice(start, start + look - cursor.counted)
             add(cursor.traffic, classes[part], records[part])
-            counted, start = cursor.counted + len(classes[part]), part.stop
-            if counted == next_look(cursor.counted):
+            cursor.counted, start = cursor.counted + len(classes[part]), part.stop
+            if cursor.counted == look:
                 end_ns = int(records[part]["exit_ns"][-1])
-                cursor.due.append(look_of(cursor.traffic, counted, self._elapsed(end_ns), self.unix(end_ns)))
-            cursor.counted = counted
+                cursor.due.append(look_of(cursor.traffic, look, self._elapsed(end_ns), self.unix(end_ns)))
 
     def _elapsed(self, now_ns: int) -> float:
         return (now_ns - self.ring.started_ns) * 1e-9

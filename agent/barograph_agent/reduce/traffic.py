@@ -85,6 +85,7 @@ def rows(looks: Sequence[Look]) -> dict[str, Any]:
     found: dict[str, Any] = {"class_id": [class_id for _, class_id, _ in each]}
     for name in Traffic.__struct_fields__:
         found[name] = [getattr(total, name) for _, _, total in each]
-    for column, field in (("elapsed_seconds", "elapsed_seconds"), ("at", "at"), ("look", "intervals")):
-        found[column] = [getattr(look, field) for look, _, _ in each]
+    found["elapsed_seconds"] = [look.elapsed_seconds for look, _, _ in each]
+    found["at"] = [look.at for look, _, _ in each]
+    found["look"] = [look.intervals for look, _, _ in each]
     return found
