@@ -203,6 +203,7 @@ def test_reports_of_the_last_two_runs_are_written(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.alone
 @pytest.mark.timeout(1800)
 def test_the_demo_counts_everything_and_catches_the_disturbed_run(tmp_path: Path):
     command = [sys.executable, "-m", "barograph", "demo", "--output", str(tmp_path / "out")]
@@ -211,10 +212,10 @@ def test_the_demo_counts_everything_and_catches_the_disturbed_run(tmp_path: Path
     checks = {line[5:].split(":")[0].split(",")[0]: line[:3] for line in lines if line[:5] in ("yes  ", "NO   ")}
     assert checks["every interval arrived once"] == "yes", done.stdout
     assert len(re.findall(r"^healthy \d+ .* \d+\.\d\d s  ", "\n".join(lines), re.MULTILINE)) >= 5, done.stdout
-    # On a machine that others use meanwhile nothing stands out, or the last run may really be slow. Then the healthy
-    # runs tell of it, and status and page must say that the demo failed.
+    # On a machine that others use meanwhile a disturbance may not stand out. The demo has then counted what they took,
+    # and exit status and page must show that it failed.
     caught = checks["the disturbed run raised an alarm"] == "yes"
-    assert caught or "something else uses these cores" in done.stdout, done.stdout
+    assert caught or re.search(r"^Others took up to \d+% of the cores of \d+ of \d+ runs\.$", done.stdout, re.MULTILINE)
     assert (done.returncode == 0) == ("NO " not in checks.values())
     pages = [(tmp_path / f"out/{name}.html").read_text() for name in ("disturbed", "healthy")]
     assert all("Intervals over time, over their bands" in page for page in pages)
