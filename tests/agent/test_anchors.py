@@ -44,6 +44,19 @@ def counted(seed: int) -> tuple[int, Program] | None:
     return 0 if anchor is None else len(anchors.occurrences(calls, anchor)), program
 
 
+def test_a_master_has_the_same_anchor_however_many_tasks_have_ended() -> None:
+    """It has sent one to each worker before the first answer: there are fewer of these."""
+    rng = np.random.default_rng(11)
+    found = set()
+    for workers in (3, 8, 30):
+        calls: list[Call] = [(1, "Send", 0, worker) for worker in range(workers)]
+        for worker in rng.integers(0, workers, 12 * workers).tolist():
+            calls += [(2, "Iprobe", 0, 99), (3, "Recv", 0, worker), (1, "Send", 0, worker)]
+        for tasks in range(4 * workers, 12 * workers, workers):
+            found.add(anchors.find(records(calls[: workers + 3 * tasks])))
+    assert found == {Anchor(NUMBERS["Iprobe"], 2)}
+
+
 def test_the_iterations_of_generated_programs_are_found() -> None:
     missed, played = [], 0
     for seed in range(PROGRAMS):

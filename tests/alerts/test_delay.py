@@ -87,6 +87,27 @@ def test_a_job_that_goes_on_after_the_end_of_its_history_is_not_late() -> None:
     assert test.score < 0.2
 
 
+def test_intervals_of_classes_that_the_history_does_not_have_are_no_delay() -> None:
+    for others, late in ((set[int](), False), ({7}, True)):
+        test = DelayTest(progress(4), RISK, MARGIN, TOLERANCE, others)
+        judged(test, [1.0] * 20)
+        scores = []
+        for i in range(30):
+            test.add(Window({7: 10}, {7: 1.0}, 20.0 + i, 21.0 + i))
+            scores.append(test.score)
+        assert (max(scores) > 1) == late
+    # Known ones are compared again, from where the job was.
+    test = DelayTest(progress(4), RISK, MARGIN, TOLERANCE)
+    for i in range(30):
+        test.add(Window({7: 10}, {7: 1.0}, float(i), i + 1.0))
+    assert not test.has_progress
+    for i in range(20):
+        test.add(Window({1: 10}, {1: 3.0}, 30.0 + 3 * i, 33.0 + 3 * i))
+    assert test.has_progress
+    assert test.score > 1
+    assert test.started_at >= 30.0
+
+
 def test_the_time_of_an_excursion_that_was_ended_does_not_count() -> None:
     test = DelayTest(progress(4), RISK, MARGIN, TOLERANCE)
     judged(test, [1.0] * 30)

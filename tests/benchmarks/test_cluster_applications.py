@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from barograph_alerts.processor import BLAMING
-from helpers import applications
+from helpers import applications, iterating
 from helpers import mpi as mpis
 from helpers.applications import Application
 from helpers.cluster import Cluster, Job, cluster
@@ -47,6 +47,12 @@ MAKERS: dict[str, tuple[str, Callable[[], Application]]] = {
     "cp2k": ("debian-openmpi", lambda: applications.cp2k(NODES)),
     "hpcc": ("debian-openmpi", lambda: applications.hpcc(NODES)),
     "esys-particle": ("debian-openmpi", lambda: applications.esys_particle(NODES)),
+    "openfoam": ("debian-openmpi", lambda: applications.ico_foam(NODES)),
+    "gerris": ("debian-openmpi", lambda: applications.gerris(NODES)),
+    "nwchem": ("debian-openmpi", lambda: applications.nwchem(NODES)),
+    "petsc": ("debian-openmpi", lambda: iterating.conjugate_gradients(NODES).application),
+    "hyphy": ("debian-openmpi", lambda: iterating.hyphy(NODES).application),
+    "pool": ("debian-openmpi", lambda: iterating.pool(NODES).application),
 }
 """Each on one MPI."""
 assert set(WANTED) <= set(MAKERS), f"applications are {list(MAKERS)}, not {WANTED}"
@@ -61,8 +67,8 @@ def nodes() -> Iterator[Cluster]:
 class Disturbance:
     """Stops and continues the processes of a program on a node, until it is left."""
 
-    def __init__(self, made: Cluster, program: str, after: float) -> None:
-        self._made, self._program = made, Path(program).name.encode()
+    def __init__(self, made: Cluster, words: list[str], after: float) -> None:
+        self._made, self._words = made, words
         self._after = after
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -79,7 +85,8 @@ class Disturbance:
     def _run(self) -> None:
         if self._over.wait(self._after):
             return
-        pids = [pid for pid in self._made.processes(SLOW, self._program) if self._is_it(pid)]
+        name = Path(self._words[0]).name.encode()
+        pids = [pid for pid in self._made.processes(SLOW, name) if self._is_it(pid)]
         self.began_at = time.time()
         while not self._over.is_set():
             self._send(pids, signal.SIGSTOP)
@@ -89,7 +96,10 @@ class Disturbance:
 
     def _is_it(self, pid: int) -> bool:
         with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/exe").readlink().name.encode() == self._program
+            process = Path(f"/proc/{pid}")
+            # Sidecars are written in Python, as some of the programs are.
+            is_same = (process / "exe").readlink().name == Path(self._words[0]).resolve().name
+            return is_same and self._words[-1].encode() in (process / "cmdline").read_bytes().split(b"\0")
         return False
 
     def _send(self, pids: list[int], number: int) -> None:
@@ -122,7 +132,7 @@ class Program:
         there = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self._folder, "/usr/bin/env", *variables]
         began = time.time()
         job = made.begin(self._mpi, [*there, *words], per_node=1)
-        disturbance = Disturbance(made, words[0], DISTURBED * usual) if usual else None
+        disturbance = Disturbance(made, words, DISTURBED * usual) if usual else None
         with disturbance or contextlib.nullcontext():
             status = self._end(job)
         seconds = time.time() - began

@@ -145,11 +145,11 @@ def freefem() -> IteratingProgram:
     return IteratingProgram(made, lambda folder: len(_all(r"^swap \d+$", folder)))
 
 
-def hyphy() -> IteratingProgram:
+def hyphy(ranks: int = 3) -> IteratingProgram:
     """HyPhy: selection at each codon of an alignment, which a master deals out."""
     program = ["/usr/bin/HYPHYMPI", "fel.bf"]
     files = {"fel.bf": SELECTION % ("codons.fas", "tree.nwk"), **_codons(places=220)}
-    made = debian("hyphy-mpi", 3, program, files)
+    made = debian("hyphy-mpi", ranks, program, files)
     # Its progress is on standard error.
     made = replace(made, command=["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", *made.command])
     return IteratingProgram(made, lambda folder: max(map(int, _all(r"site pattern (\d+)/", folder))))
@@ -185,19 +185,19 @@ def gromacs() -> IteratingProgram:
     return IteratingProgram(made, lambda folder: int(_all(r"Statistics over (\d+) steps", folder, "md.log")[-1]))
 
 
-def pool() -> IteratingProgram:
+def pool(ranks: int = 3) -> IteratingProgram:
     """mpi4py's pool of workers: tasks of 30 ms."""
     program = ["/usr/bin/python3", "-m", "mpi4py.futures", "tasks.py"]
     needs = {"/usr/lib/python3/dist-packages/mpi4py": "python3-mpi4py"}
-    made = debian("python3-mpi4py", 3, program, {"tasks.py": POOL}, needs=needs)
+    made = debian("python3-mpi4py", ranks, program, {"tasks.py": POOL}, needs=needs)
     return IteratingProgram(made, lambda folder: len(_all(r"^task \d+$", folder)))
 
 
-def conjugate_gradients() -> IteratingProgram:
+def conjugate_gradients(ranks: int = 2) -> IteratingProgram:
     """PETSc's pipelined conjugate gradients: each iteration waits for an Iallreduce."""
     program = ["/usr/bin/python3", "solve.py"]
     needs = {"/usr/lib/petsc/lib/python3/dist-packages/petsc4py": "python3-petsc4py-real"}
-    made = debian("python3-petsc4py", 2, program, {"solve.py": CONJUGATE_GRADIENTS}, needs=needs)
+    made = debian("python3-petsc4py", ranks, program, {"solve.py": CONJUGATE_GRADIENTS}, needs=needs)
     return IteratingProgram(made, lambda folder: int(_all(r"^iterations (\d+)$", folder)[-1]))
 
 

@@ -52,6 +52,8 @@ MESSAGES: Final = (2, 4, 8, 16, 32, 64)
 """Messages that are one iteration together, where their order is by chance."""
 SAME_COUNT: Final = 0.9
 """Candidates whose counts are within this share come equally often."""
+MIN_SPAN: Final = 0.5
+"""They do so over at least this share of the calls of the more frequent one."""
 MIN_MATCH: Final = 0.85
 """Share of the calls that are those one period later."""
 MAX_ORDER: Final = 64
@@ -225,12 +227,21 @@ class _Tokens:
         """The most frequent token whose segments are alike; of several, the one that waits for most ranks."""
         found: list[int] = []
         for token in self._candidates():
-            count = self._counts[token]
-            if count < MIN_ITERATIONS or (found and count < _as_often(self._counts[found[0]])):
+            if self._counts[token] < MIN_ITERATIONS:
                 break
-            if self._has_like_segments(token):
+            if (not found or self._comes_with(token, found[0])) and self._has_like_segments(token):
                 found.append(token)
         return self._anchor(min(found, key=self._rank_of)) if found else None
+
+    def _comes_with(self, token: int, other: int) -> bool:
+        """Whether a token comes as often as another that is more frequent, from its first occurrence to its last.
+
+        A master has sent a task to each worker before the first answer comes.
+        """
+        at, others = (np.flatnonzero(self._sequence == one) for one in (token, other))
+        between = np.searchsorted(others, at[-1]) - np.searchsorted(others, at[0])
+        lasts = at[-1] - at[0] >= MIN_SPAN * (others[-1] - others[0])
+        return bool(lasts and len(at) >= _as_often(int(between)))
 
     def by_period(self) -> Anchor | None:
         """By the shortest lag at which the sequence equals itself."""

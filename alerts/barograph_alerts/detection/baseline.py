@@ -64,9 +64,7 @@ class Baseline:
 
     def by_history(self, window: Window) -> float:
         """Share of the window's seconds in classes of the history, 0 to 1."""
-        known = math.fsum(s for class_id, s in window.seconds.items() if class_id in self._history)
-        total = window.actual_seconds
-        return known / total if total > 0 else 0.0
+        return window.share(self._history)
 
     def compare(self, window: Window) -> PaceRatio:
         """Compare the window with its expected seconds, over known classes."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from barograph_alerts.detection.sequential import change_point
 from barograph_modeler.maxima.ratio import log_ratio
-from barograph_modeler.pace.pace import PaceRatio
+from barograph_modeler.pace.pace import MINIMUM_SHARE, PaceRatio
 from barograph_modeler.pace.progress import SLOPES, Delay, ProgressProfile, least_delay
 from barograph_modeler.pace.windows import Window
 
@@ -111,14 +111,17 @@ class DelayTest:
     what the next point may take, so that what is overdue counts while it is. Against the history counts what exceeds
     `tolerance`, the logarithm of the slowdown up to which healthy runs differ; against the job's own pace what exceeds
     the margin, from ENOUGH runs on. Each delay is compared with those that healthy runs had against each other.
+    Windows in classes that the history does not have are no delay: the job does something else there.
 
-    risk: of a false alarm, between 0 and 1. margin: slowdown that does not matter.
+    risk: of a false alarm, between 0 and 1. margin: slowdown that does not matter. others: classes of the history
+    besides those that measure progress.
     """
 
-    __slots__ = ("_counted", "_delays", "_passed_at", "_point", "_progress", "_risk", "_until", "_void", "ratio")
-
-    def __init__(self, progress: ProgressProfile, risk: float, margin: float, tolerance: float) -> None:
+    def __init__(
+        self, progress: ProgressProfile, risk: float, margin: float, tolerance: float, others: Set[int] = frozenset()
+    ) -> None:
         self._progress = progress
+        self._known = progress.classes | others
         self._risk = risk / 2
         own = math.log1p(margin) if progress.runs >= ENOUGH else tolerance
         self._delays = (
@@ -136,6 +139,8 @@ class DelayTest:
         """Add the job's next window."""
         if math.isnan(self._until):
             self._passed_at = self._until = window.started_at
+        if window.share(self._known) < MINIMUM_SHARE:
+            self.reset()
         points, seconds = self._progress.points, self._progress.seconds
         counted = self._counted + self._progress.count(window.counts)
         began_at, began = self._passed_at, self._point
@@ -176,6 +181,11 @@ class DelayTest:
     def trim(self) -> None:
         """Remove what was before the change point from the delay."""
         self._worse.trim()
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether the job has reached a point of the history."""
+        return self._point > 0
 
     @property
     def score(self) -> float:

@@ -80,7 +80,9 @@ class Evidence:
         self._delay: DelayTest | None = None
         if pace is not None and pace.progress is not None:
             # A quarter of its share is for the tolerance, as with `Level`.
-            self._delay = DelayTest(pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16))
+            self._delay = DelayTest(
+                pace.progress, alpha * 3 / 16, margin, tolerance(pace, margin, alpha / 16), pace.means.keys()
+            )
         self._passed: deque[tuple[float, float, float]] = deque(maxlen=PASSED)
         """Ends of the newest windows, their actual seconds, and those of earlier runs at the same progress."""
         self._baseline = Baseline(self._means)
@@ -172,7 +174,8 @@ class Evidence:
             return self.alarms[-1].basis
         if not self.windows and self.runtime_test is not None and (self.over or self.outside_limits):
             return self.runtime_test.basis
-        return "its own first windows" if self._change.cold and self._delay is None else "its history"
+        has_progress = self._delay is not None and self._delay.has_progress
+        return "its own first windows" if self._change.cold and not has_progress else "its history"
 
     @property
     def alarmed_at(self) -> float | None:

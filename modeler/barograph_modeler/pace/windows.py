@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -35,6 +35,12 @@ class Window:
     def actual_seconds(self) -> float:
         """Total duration of the intervals."""
         return math.fsum(self.seconds.values())
+
+    def share(self, classes: Container[int]) -> float:
+        """Share of the time in intervals of these classes, 0 to 1; 0 if they took no time."""
+        total = self.actual_seconds
+        known = math.fsum(seconds for class_id, seconds in self.seconds.items() if class_id in classes)
+        return known / total if total > 0 else 0.0
 
 
 class JobBlocks(NamedTuple):
