@@ -29,6 +29,8 @@ CAUTIOUS_SPREAD: Final = 0.05
 PRIOR_SPREAD that would be 1 in 100, with this 7."""
 PRIOR_SECONDS: Final = 0.1
 """The prior of what starting and ending a program adds to the spread of short runs, in seconds."""
+REACH: Final = 4.0
+"""Spreads from the median to the limits about a single run, 3.93 rounded: there as many PRIOR_SECONDS are added."""
 MIN_SECONDS: Final = 1e-6
 """No program runs for less; shorter times are treated as this one where the prior divides by them."""
 MAX_LOG: Final = 690.0
@@ -36,8 +38,16 @@ MAX_LOG: Final = 690.0
 
 
 def prior_spread(expected_seconds: float, spread: float = PRIOR_SPREAD) -> float:
-    """The prior of the spread of log runtimes of runs that take so long. spread: that of long runs."""
-    return math.hypot(spread, PRIOR_SECONDS / max(expected_seconds, MIN_SECONDS))
+    """The prior of the spread of log runtimes of runs that take so long. spread: that of long runs.
+
+    PRIOR_SECONDS are added to a runtime, not multiplied with it: with r = REACH the share of short runs is
+    log(1 + r PRIOR_SECONDS / expected) / r, which is PRIOR_SECONDS / expected where runs are long.
+
+    >>> [round(prior_spread(seconds), 3) for seconds in (0.01, 1.0, 100.0)]
+    [0.929, 0.089, 0.03]
+    """
+    starting = REACH * PRIOR_SECONDS / max(expected_seconds, MIN_SECONDS)
+    return math.hypot(spread, math.log1p(starting) / REACH)
 
 
 def posterior_spread(spread: float, runs: int, prior: float = PRIOR_SPREAD) -> float:

@@ -51,9 +51,18 @@ def test_short_runs_may_differ_by_what_starting_them_takes():
     assert short is not None
     assert long is not None
     assert long.upper / long.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * 0.03 * math.sqrt(2)), rel=1e-3)
-    wider = math.hypot(0.03, 0.05)
+    wider = math.hypot(0.03, math.log(1 + 4 * 0.1 / 2) / 4)
     assert short.upper / short.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * wider * math.sqrt(2)))
     assert p_value(2.4, 2.0, short.upper, 1) > 2 * p_value(240.0, 200.0, long.upper, 1)
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 0.001, 0.01, 0.1, 0.5])
+def test_the_limits_of_one_short_run_are_tenths_of_a_second_away(seconds):
+    band = runtime_limits([seconds])
+    assert band is not None
+    # 0.1 s times t(4, 0.975) sqrt(2) are 0.39 s.
+    assert 0.25 < band.upper - seconds < 0.5
+    assert 0 < band.lower < seconds
 
 
 def test_one_run_allows_gross_statements_only_and_more_runs_finer_ones():
