@@ -47,7 +47,7 @@ def parts_chart(answer: Mapping[str, Any]) -> PartsChart | None:
         figure.area(zip(scales, below, above, strict=True), kind)
         below = above
     figure.area(((at, low, 1.0) for at, low in zip(scales, below, strict=True)), REST)
-    meanings = {kind: name for name, kind in KINDS.items()}
+    meanings = {kind: name if any(parts.get(name) for _, parts in curve) else "" for name, kind in KINDS.items()}
     meanings[REST] = next((name for name in curve[0][1] if name not in KINDS), "")
     largest, most = max(shares[-1].items(), key=lambda item: item[1])
     label = f"Parts of the predicted time over ranks. On {scales[-1]:,} ranks {share(most)} is {largest}."

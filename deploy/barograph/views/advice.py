@@ -78,7 +78,8 @@ def _scaling(answer: Answer) -> Iterator[str]:
             longer = f"{1 / speedup['ratio']:.3g}"
             yield f"That is as long as {base}." if longer == "1" else f"That is {longer} times as long as {base}."
     if answer["parts"]:
-        shares = [f"{share(seconds / answer['expected_seconds'])} {part}" for part, seconds in answer["parts"].items()]
+        expected, parts = answer["expected_seconds"], answer["parts"].items()
+        shares = [f"{share(seconds / expected)} {part}" for part, seconds in parts if seconds > 0]
         yield f"It consists of {'; '.join(shares)}."
     amdahl = answer["amdahl"]
     if amdahl is not None and amdahl["parallel"][2] - amdahl["parallel"][0] < VAGUE_SHARE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from itertools import pairwise
 
 import numpy as np
@@ -182,6 +183,7 @@ def test_the_answer_names_the_parts_of_the_predicted_time():
     assert parts["start-up, end and what was not measured"] == pytest.approx(3.0, rel=0.2)
     line = next(line for line in sentences(said) if line.startswith("It consists of"))
     assert "waiting for the slowest rank" in line
+    assert "point-to-point" not in line  # the program has none
 
 
 def test_the_plot_has_the_shares_of_the_parts_over_ranks(tmp_path):
@@ -194,6 +196,15 @@ def test_the_plot_has_the_shares_of_the_parts_over_ranks(tmp_path):
     text = drawn.read_text()
     assert text.count("<svg") == 2
     assert str(parts_chart(said).chart) in text
+    assert [unescape(line) for line in re.findall("<p>(.*?)</p>", text)] == sentences(said)
+    keys = re.findall(r'<i class="swatch \w+"></i>(.*?)</li>', text)
+    assert keys[:5] == ["run", "expected", "95 % of runs", "128 ranks", "largest scale run, ideal speedup"]
+    assert keys[5:] == [
+        "own work",
+        "waiting for the slowest rank",
+        "collectives",
+        "start-up, end and what was not measured",
+    ]
     assert not re.findall(r"(?:src|href)=", text)
 
 
