@@ -185,12 +185,12 @@ def test_ranks_that_wait_in_turn_explain_the_loss_together():
 def test_where_the_kernel_shows_nothing_the_sentence_says_so_and_where_it_is_blind_it_does_not():
     quiet = [row(1000.0, seconds=60.0), row(ONSET, seconds=30.0)]
     cause = explain(account(*quiet))
-    assert (cause.kind, kernel_words.silence(cause)) == ("network", "the kernel of n1 shows no reason")
+    assert (cause.kind, kernel_words.beside(cause)) == ("network", "the kernel of n1 shows no reason")
     blind = [one | {"delay_seconds": math.nan} for one in quiet]
     assert explain(account(*blind)).silent == ()
     assert explain(account(quiet[0])).silent == ()
     two = [*quiet, row(ONSET, seconds=30.0, host="n2")]
-    assert kernel_words.silence(explain(account(*two))) == "the kernels of 2 nodes show no reason"
+    assert kernel_words.beside(explain(account(*two))) == "the kernels of 2 nodes show no reason"
 
 
 def test_on_several_nodes_the_node_is_the_member_and_only_a_straggler_counts():
@@ -217,6 +217,18 @@ def test_of_a_job_of_which_nothing_else_is_known_no_node_is_to_blame_where_most_
     rows = [one for n in range(4) for one in disturbed(rank=n, host=f"n{n}", delay_seconds=0.46 if n < hosts else 0.0)]
     cause = explain(account(*rows), lost=0.35, cause=Cause("unknown"))
     assert (cause.kind, cause.members) == (kind, tuple(f"n{n}" for n in range(hosts)) if kind == "core" else ())
+    shown = "" if kind == "core" else f"ranks on {hosts} nodes waited up to 46% of their time for a core"
+    assert kernel_words.beside(cause) == shown
+
+
+@pytest.mark.parametrize(("process", "end"), [(HOG, ": `python3` of another user runs on core 1"), ({}, "")])
+def test_who_takes_the_cores_of_all_nodes_is_told_though_no_node_is_to_blame(process, end):
+    rows = [one for n in range(4) for one in disturbed(rank=n, host=f"n{n}", delay_seconds=0.5, **process)]
+    cause = explain(account(*rows), lost=0.35)
+    assert (cause.kind, cause.silent, cause.numbers["wait"]) == ("network", (), 1.0)
+    assert kernel_words.beside(cause) == f"ranks on 4 nodes waited up to 50% of their time for a core{end}"
+    ranks = explain(account(*(one | {"process_of": "rank"} if process else one for one in rows)), lost=0.35)
+    assert kernel_words.beside(ranks) == "ranks on 4 nodes waited up to 50% of their time for a core"
 
 
 def test_where_no_node_did_more_than_in_earlier_runs_a_slower_core_is_not_the_cause():

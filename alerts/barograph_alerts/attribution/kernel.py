@@ -36,6 +36,9 @@ LEASTS: Final[Mapping[Kind, float]] = {"compute": 0.1, "bandwidth": 0.2}
 at a node where nothing changes."""
 IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
 """Kinds that delay the other nodes only where they make own work longer."""
+CORE_NUMBERS: Final = ("core_waited", "core_waited_before", "core_nodes")
+"""Numbers of a cause that is none of a kernel's, though ranks waited for cores: the largest share of its time that a
+rank did, what it was before, and the nodes on which ranks did about as much."""
 FIGURES: Final = ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading",
                   "measured")  # fmt: skip
 """What is summed up over rows."""
@@ -206,8 +209,9 @@ class KernelAccount:
         kind with the largest g_r is the cause. Where the others wait for nodes, only these count, and each of them must
         have lost LEAST: a kind that one of them does not show is not what they have in common. Where nobody on several
         nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while
-        they wait for others; nor where it is not known, and more than half of the nodes show it. A node that does fixed
-        work in the time t, before in t0, loses the share 1 - t0 / t of all time.
+        they wait for others; nor where it is not known, and more than half of the nodes show it. That they waited for
+        cores is then a number of the cause, with who took them. A node that does fixed work in the time t, before in
+        t0, loses the share 1 - t0 / t of all time.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -221,6 +225,7 @@ class KernelAccount:
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
+        shown = worst
         several = len(during.seconds) > 1
         nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
         if several and nobody:
@@ -236,16 +241,23 @@ class KernelAccount:
             worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}
         # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
         for kind in sorted(worst, key=lambda kind: (kind in LEASTS, -worst[kind].share)):
-            total = math.fsum(one.share for one in kinds[kind] if one.share > 0)
+            total = _total(kinds[kind])
             # Work that is slower by itself is lost on each node alike, and not in turn.
             if (worst[kind].share if kind in LEASTS else total) >= EXPLAINS * lost:
                 found = _cause(kind, kinds[kind], during, len(during.seconds))
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
+        numbers, beside = cause.numbers, None
+        if "core" in shown and "core" not in worst and _total(kinds["core"]) >= EXPLAINS * lost:
+            found = _cause("core", kinds["core"], during, len(during.seconds))
+            waited = found.numbers["waited"], found.numbers["waited_before"], float(len(found.members))
+            numbers = {**numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}
+            beside = found.beside if found.beside is not None and found.beside.owner != "rank" else None
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
-        shows = bool(worst)
-        return Cause(
-            cause.kind, cause.members, cause.numbers, cause.phase, None, () if shows else tuple(sorted(silent))
-        )
+        return replace(cause, numbers=numbers, beside=beside, silent=() if shown else tuple(sorted(silent)))
+
+
+def _total(growths: Iterable[Growth]) -> float:
+    return math.fsum(one.share for one in growths if one.share > 0)
 
 
 def _is_everywhere(growths: Iterable[Growth], hosts: Collection[str]) -> bool:

@@ -24,8 +24,13 @@ def known(cause: Cause) -> str:
     return f"{_who(cause)} {words[cause.kind]}" if cause.kind in words else ""
 
 
-def silence(cause: Cause) -> str:
-    """A clause about kernels that show no reason; empty if there is none."""
+def beside(cause: Cause) -> str:
+    """A clause about what kernels show besides the cause, or that they show no reason; empty without either."""
+    if (share := cause.numbers.get("core_waited", 0.0)) > 0:
+        nodes = int(cause.numbers["core_nodes"])
+        where = "1 node" if nodes == 1 else f"{nodes} nodes"
+        before = _more_than(cause.numbers["core_waited_before"])
+        return f"ranks on {where} waited up to {share:.0%} of their time for a core{before}{_taker(cause.beside)}"
     match cause.silent:
         case ():
             return ""
@@ -45,7 +50,10 @@ def _who(cause: Cause) -> str:
 
 def _before(cause: Cause) -> str:
     """What was usual, unless it was next to nothing."""
-    before = cause.numbers.get("waited_before", 0.0)
+    return _more_than(cause.numbers.get("waited_before", 0.0))
+
+
+def _more_than(before: float) -> str:
     return f", {before:.0%} before" if before >= 0.01 else ""
 
 

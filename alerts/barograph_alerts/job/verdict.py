@@ -150,11 +150,11 @@ def missing(evidence: Evidence, workload: str, runs: int, how: str) -> str:
 
 
 def _by_kernel(cause: Cause, why: str) -> str:
-    """What kernels know, or `why` and that they know nothing."""
+    """What kernels know, or `why` and what they show beside it."""
     if words := kernel_words.known(cause):
         return f": {words}"
-    silence = kernel_words.silence(cause)
-    return why + (f"{',' if why else ':'} {silence}" if silence else "")
+    words = kernel_words.beside(cause)
+    return why + (f"{',' if why else ':'} {words}" if words else "")
 
 
 def _by_straggler(cause: Cause, names: str, unit: str) -> str:
