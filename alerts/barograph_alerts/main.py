@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(configuration: Configuration[AlertsSettings]) -> int:
     from barograph_alerts.export.exporter import AlertsExporter
     from barograph_alerts.processor import Scorer
-    from barograph_alerts.restore import restore
+    from barograph_alerts.restore import Restore
 
     settings = configuration.settings
     scorer = Scorer(alpha=settings.alpha, margin=settings.margin, applications=configuration.applications)
@@ -54,8 +54,10 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         scorer.names_others = now.processes == "all"
         exporter.labels = now.labels
 
+    restore = Restore(scorer)
+
     def prepare(sources: Sequence[FollowedCollector]) -> None:
-        restore(scorer, sources, CLOCK.now())
+        restore(sources, CLOCK.now())
 
     return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
 

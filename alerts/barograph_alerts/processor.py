@@ -121,12 +121,12 @@ class Scorer:
             "signatures": self._read_signatures,
         }
 
-    def first_open_offset(self, names: Collection[str], last: int) -> int:
-        """An offset of a log before all blocks of those of its jobs that have no final verdict.
+    def open_jobs(self, names: Collection[str], upto: int) -> dict[str, int]:
+        """Jobs of a log that have no final verdict, and the offsets of their rows of `jobs`, 0 where that is unknown.
 
-        names: the jobs of this log. last: the offset of its last row of `jobs`.
+        names: the jobs of this log. upto: the last offset that counts.
         """
-        return min((job.offset for name, job in self.jobs.items() if name in names), default=last)
+        return {name: job.offset for name, job in self.jobs.items() if name in names and job.offset <= upto}
 
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
         """Set the parameters for jobs that begin from now on; running jobs keep theirs."""

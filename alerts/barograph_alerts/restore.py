@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
 from barograph_alerts.processor import MAX_JUDGED, Scorer
-from barograph_collector.client.log_reader import LogReader
+from barograph_collector.client.backfill import Backfill, chosen
+from barograph_collector.client.log_reader import LogReader, RowBatch
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
 
@@ -18,51 +20,136 @@ MAX_SCORES: Final = 4 * MAX_JUDGED
 """The same of `scores`, of which a job has several."""
 MAX_OPEN_DAYS: Final = 30
 """A job whose row is older and that has no end is given up: its end was lost, and all blocks since would be read."""
+NEAR: Final = 250_000
+"""Offsets that are read in a second, about."""
+FARTHER: Final = 8
+"""Rows before the begins of the nearer jobs are read again for the farther ones: at most a seventh more."""
 LATEST: Final = ("paces", "bands", "events", "sites", "runs", "predictions", "phases", "nodes")
+MAX_PRESSURES: Final = 20_000
+"""Latest rows of `pressures` that are read: how fast nodes are is a median over their last jobs."""
 SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
-"""Tables that are read from the begin of the first job without a final verdict."""
+"""Tables of which those of open jobs are read from the begin of the first on."""
+OF_JOBS: Final = frozenset(SINCE_OPEN) | {"runs", "predictions", "phases", "nodes"}
+"""Tables whose rows of an open job are read in the order of the log."""
 
 
-def restore(scorer: Scorer, sources: Sequence[FollowedCollector], now: float) -> None:
-    """Bring a new scorer to where a former one was, and followers to where they read on. now: Unix seconds.
+class Restore:
+    """Brings a new scorer to where a former one was, and followers to where they read on.
 
-    Raises LogUnavailable and ReadRefused; it may be called again then, and for further collectors later.
+    What is known of all is read at once, and followers begin at the ends of their logs, so that new jobs are judged as
+    soon as that is read. The rows of jobs that were open are left to backfills.
     """
-    # Verdicts of all, before jobs of any.
-    starts = [_read_scores(scorer, source, now) for source in sources]
-    jobs = [_read(scorer, source, "jobs", now) for source in sources]
-    begun = set().union(*jobs)
-    assigned = [_read(scorer, source, "assignments", now) - begun for source in sources]
-    for source, start, names in zip(sources, starts, map(set.union, jobs, assigned), strict=True):
-        offsets = source.follower.offsets
-        # Of older jobs the verdict may be before what was read.
-        scorer.forget_before(start, names)
-        scorer.give_up_before(_first_offset(source.reader), names)
-        for table in offsets.keys() & set(LATEST):
-            offsets[table] = source.reader.before_latest(table, MAX_ROWS)
-        for table in SINCE_OPEN:
-            offsets[table] = scorer.first_open_offset(names, offsets["jobs"])
+
+    def __init__(self, scorer: Scorer, near: int = NEAR) -> None:
+        """near: as of `nearest_first`."""
+        self._scorer = scorer
+        self._near = near
+        self._logs: dict[tuple[str, str], _ReadLog] = {}
+        """By the address of the collector and the name of its log."""
+
+    def __call__(self, sources: Sequence[FollowedCollector], now: float) -> None:
+        """Read these collectors. now: Unix seconds.
+
+        Raises LogUnavailable and ReadRefused. It may be called again then, and for further collectors later: each row
+        is read once.
+        """
+        # Before the rows of `jobs`: a job with rows up to here is among them.
+        heads = [_head(source) for source in sources]
+        logs = [self._logs.setdefault((source.endpoint, source.name), _ReadLog()) for source in sources]
+        # Verdicts of all, before jobs of any.
+        for source, log in zip(sources, logs, strict=True):
+            self._read_scores(source, log, now)
+        for table in ("jobs", "assignments"):
+            for source, log in zip(sources, logs, strict=True):
+                self._read(source, log, table, now)
+        begun = set().union(*(log.jobs for log in self._logs.values()))
+        for source, log, head in zip(sources, logs, heads, strict=True):
+            names = log.jobs | (log.assigned - begun)
+            if log.scores >= MAX_SCORES:
+                # Of older jobs the verdict may be before what was read.
+                self._scorer.forget_before(log.first_score, names)
+            self._scorer.give_up_before(_first_offset(source.reader), names)
+            opened = self._scorer.open_jobs(names, head)
+            for table in (*LATEST, "pressures"):
+                if table in source.follower.offsets:
+                    self._read_latest(source, table, head, opened, now)
+            for table in SINCE_OPEN:
+                source.follower.offsets[table] = head
+            source.backfills = [
+                Backfill(source.reader, dict.fromkeys(sorted(OF_JOBS), min(jobs.values())), jobs)
+                for jobs in nearest_first(opened, head, self._near)
+            ]
+
+    def _read_scores(self, source: FollowedCollector, log: _ReadLog, now: float) -> None:
+        for page in _pages(source, "scores", log.last_score, MAX_SCORES):
+            log.first_score = log.first_score or int(page.columns["offset"][0])
+            log.scores += page.rows
+            observe(self._scorer, "scores", page.columns, now)
+            log.last_score = page.next_offset
+
+    def _read(self, source: FollowedCollector, log: _ReadLog, table: str, now: float) -> None:
+        """Read the latest rows of a table, and go on behind them."""
+        for page in _pages(source, table, source.follower.offsets[table], MAX_ROWS):
+            observe(self._scorer, table, page.columns, now)
+            source.note(table, page.columns)
+            source.follower.offsets[table] = page.next_offset
+            (log.jobs if table == "jobs" else log.assigned).update(page.columns["job"])
+
+    def _read_latest(
+        self, source: FollowedCollector, table: str, head: int, opened: Collection[str], now: float
+    ) -> None:
+        """Read the latest rows of a table up to an offset, but those that a backfill will read."""
+        rows = MAX_PRESSURES if table == "pressures" else MAX_ROWS
+        for page in _pages(source, table, source.follower.offsets[table], rows):
+            jobs = page.columns["job"] if table in OF_JOBS else [""] * page.rows
+            which = [at <= head and job not in opened for at, job in zip(page.columns["offset"], jobs, strict=True)]
+            if (part := chosen(page.columns, which)) is not None:
+                observe(self._scorer, table, part, now)
+                source.note(table, part)
+            source.follower.offsets[table] = min(page.next_offset, head)
+            if page.next_offset > head:
+                break
+        source.follower.offsets[table] = head
 
 
-def _read_scores(scorer: Scorer, source: FollowedCollector, now: float) -> int:
-    """Read the latest scores; the offset of the first, 0 where all were read."""
-    first, rows = 0, 0
-    for page in source.reader.read_latest("scores", MAX_SCORES):
-        first = first or int(page.columns["offset"][0])
-        rows += page.rows
-        observe(scorer, "scores", page.columns, now)
-    return first if rows >= MAX_SCORES else 0
+@dataclass
+class _ReadLog:
+    """What was read of a log: its jobs, those with assignments, and its scores."""
+
+    jobs: set[str] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
+    scores: int = 0
+    first_score: int = 0
+    last_score: int = 0
+    """Offsets."""
 
 
-def _read(scorer: Scorer, source: FollowedCollector, table: str, now: float) -> set[str]:
-    """Read the latest rows of a table, and go on behind them; their jobs."""
-    jobs: set[str] = set()
-    for page in source.reader.read_latest(table, MAX_ROWS):
-        observe(scorer, table, page.columns, now)
-        source.note(table, page.columns)
-        source.follower.offsets[table] = page.next_offset
-        jobs.update(page.columns["job"])
-    return jobs
+def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> list[dict[str, int]]:
+    """Jobs in groups by how far before an offset they began, so that none waits for rows long before its own.
+
+    opened: the offsets of their begins. near: offsets of the first group; each other has FARTHER times as many as the
+    one before.
+
+    >>> nearest_first({"a": 100, "b": 39_000_000, "c": 39_900_000, "d": 39_999_000}, 40_000_000)
+    [{'c': 39900000, 'd': 39999000}, {'b': 39000000}, {'a': 100}]
+    """
+    groups, span, left = [], near, dict(opened)
+    while left:
+        if group := {job: offset for job, offset in left.items() if head - offset <= span}:
+            groups.append(group)
+        left = {job: offset for job, offset in left.items() if job not in group}
+        span *= FARTHER
+    return groups
+
+
+def _pages(source: FollowedCollector, table: str, after: int, rows: int) -> Iterator[RowBatch]:
+    """The rows of a table behind those that were read, or its latest ones where none was."""
+    return source.reader.read_all(table, after) if after else source.reader.read_latest(table, rows)
+
+
+def _head(source: FollowedCollector) -> int:
+    """The offset of the last row of what jobs have most of."""
+    return max((page.next_offset for table in SINCE_OPEN for page in source.reader.read_latest(table, 1)), default=0)
 
 
 def _first_offset(reader: LogReader) -> int:

@@ -14,7 +14,7 @@ from barograph_alerts import restore as restoring
 from barograph_alerts.job.references import References
 from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
-from barograph_alerts.restore import restore
+from barograph_alerts.restore import Restore
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.places import JobPlaces
@@ -53,23 +53,31 @@ class MemoryLog:
             writer.write_table(table)
         return Result(1, sink.getvalue().to_pybytes(), 1, more=False)
 
-    def before_latest(self, table: str, rows: int) -> int:
-        return self.rows[table][-rows:][0]["offset"] - 1 if self.rows[table] else 0
+    def read_all(self, table: str, after: int) -> Iterator[RowBatch]:
+        behind = sum(row["offset"] > after for row in self.rows[table])
+        return self.read_latest(table, behind) if behind else iter(())
 
 
 def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
     made = simulation.job()
     log.put("jobs", made["jobs"])
+    log.put("blocks", made["blocks"])
     log.put("runs", made["runs"])
     if ended:
         log.put("scores", verdict(made, 0.0))
     return made["jobs"]["job"][0]
 
 
-def restored(log: MemoryLog) -> tuple[Scorer, Follower]:
+def restored(log: MemoryLog) -> tuple[Scorer, FollowedCollector]:
     scorer, source = Scorer(), source_of(log)
-    restore(scorer, [source], NOW)
-    return scorer, source.follower
+    Restore(scorer)([source], NOW)
+    return scorer, source
+
+
+def begins(source: FollowedCollector, table: str) -> tuple[int, int]:
+    """After which offsets older rows of open jobs, and new rows, are read of a table."""
+    (backfill,) = source.backfills
+    return backfill.follower.offsets[table], source.follower.offsets[table]
 
 
 def source_of(log: MemoryLog, collectors: Sequence[str] = ("tcp://a:1",)) -> FollowedCollector:
@@ -83,10 +91,12 @@ def test_jobs_without_a_verdict_are_watched_again_from_their_begin() -> None:
     before = log.offset
     opened = job(log, simulation, ended=False)
     job(log, simulation, ended=True)
-    scorer, follower = restored(log)
+    scorer, source = restored(log)
     assert list(scorer.jobs) == [opened]
-    assert follower.offsets["blocks"] == before + 1
-    assert follower.offsets["jobs"] == log.rows["jobs"][-1]["offset"]
+    assert begins(source, "blocks") == (before + 1, log.rows["blocks"][-1]["offset"])
+    assert source.backfills[0].jobs == {opened}
+    assert source.follower.offsets["jobs"] == log.rows["jobs"][-1]["offset"]
+    assert not scorer.jobs[opened].ended, "its end comes after its blocks"
 
 
 def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judged_twice(
@@ -98,11 +108,11 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
     opened = job(log, simulation, ended=False)
     monkeypatch.setattr(restoring, "MAX_ROWS", 10)
     monkeypatch.setattr(restoring, "MAX_SCORES", 5)
-    scorer, follower = restored(log)
-    assert log.read_rows == 15
+    scorer, source = restored(log)
+    assert log.read_rows == 1 + 5 + 10 + 10  # the last of `blocks`, scores, jobs, runs
     assert list(scorer.jobs) == [opened]
     assert not scorer.step(NOW)
-    assert follower.offsets["runs"] == log.rows["runs"][-10]["offset"] - 1
+    assert begins(source, "runs") == (scorer.jobs[opened].offset, log.rows["blocks"][-1]["offset"])
 
 
 def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_then_are_not_read() -> None:
@@ -110,9 +120,9 @@ def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_t
     lost = job(log, simulation, ended=False)
     log.days_ago = log.offset
     opened = job(log, simulation, ended=False)
-    scorer, follower = restored(log)
+    scorer, source = restored(log)
     assert list(scorer.jobs) == [opened]
-    assert follower.offsets["blocks"] > log.rows["jobs"][0]["offset"]
+    assert begins(source, "blocks")[0] == scorer.jobs[opened].offset
     (score,) = scorer.step(NOW)
     assert (score.columns["job"], score.columns["final"]) == (lost, 1)
     assert score.columns["sentence"] == "unknown: it began long ago and has no end"
@@ -131,9 +141,9 @@ def test_of_several_logs_each_is_read_from_its_own_first_open_job_on() -> None:
     first.put("scores", verdict(judged_elsewhere, 0.0))
     second.days_ago = 3
     scorer, sources = Scorer(), [source_of(log, collectors) for log in (first, second)]
-    restore(scorer, sources, NOW)
+    Restore(scorer)(sources, NOW)
     assert set(scorer.jobs) == {open_in_first, open_in_second}
-    assert [source.follower.offsets["blocks"] for source in sources] == [1, 16]
+    assert [begins(source, "blocks")[0] for source in sources] == [1, 26]
     assert not scorer.step(NOW)
 
 
@@ -144,8 +154,9 @@ def test_a_log_that_is_read_later_gives_up_none_of_the_jobs_of_the_first() -> No
     lost = job(second, simulation, ended=False)
     second.days_ago = 10**6
     scorer = Scorer()
+    restore = Restore(scorer)
     for log in (first, second):
-        restore(scorer, [source_of(log, collectors)], NOW)
+        restore([source_of(log, collectors)], NOW)
     assert list(scorer.jobs) == [opened]
     assert [score.columns["job"] for score in scorer.step(NOW)] == [lost]
 

@@ -247,7 +247,7 @@ def test_after_a_restart_finished_jobs_are_left_alone_and_open_ones_judged_again
     for job in (done, running):
         restarted.observe("jobs", job["jobs"], 0.0)
     names = {job["jobs"]["job"][0] for job in (done, running)}
-    assert restarted.first_open_offset(names, 10**9) == running["jobs"]["offset"][0]
+    assert list(restarted.open_jobs(names, 10**9).values()) == running["jobs"]["offset"]
     for job in (done, running):
         restarted.observe("blocks", job["blocks"], 0.0)
     scores = [score.columns for score in scores_of(restarted.step(simulation.now))]

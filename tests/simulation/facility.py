@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from barograph_agent.deliver.shards import shard_of
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
-from barograph_agent.protocol.wire import Column
+from barograph_agent.protocol.wire import Column, Result
 from barograph_agent.settings.places import endpoints
 from barograph_agent.sidecar.main import Orphans, Sidecar
 from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
@@ -23,7 +24,7 @@ from barograph_agent.system.processes import Processes
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
-from barograph_collector.client.follow import Rows
+from barograph_alerts.restore import NEAR, SINCE_OPEN, Restore
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
@@ -38,7 +39,7 @@ from helpers.rings import FakeShim
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import Platters, SimulatedDisk
 from simulation.lake import SimulatedLake
-from simulation.machine import EPOCH, Machine, Process, SimulatedThreads, VirtualClock
+from simulation.machine import Machine, Process, SimulatedThreads, VirtualClock
 from simulation.network import SimulatedMailbox, SimulatedNetwork, SimulatedRouter, Wire
 from simulation.takeover import Loss, taken_over, unpublished
 
@@ -271,7 +272,6 @@ class Tally:
     """
 
     tables: Sequence[str] = FOLLOWED
-    restored: Sequence[str] = ("scores",)
 
     def __init__(self, may_resend: Callable[[str], bool] = lambda job: False) -> None:
         """may_resend: whether rows of a job may come again, since the log that had them is lost."""
@@ -281,17 +281,22 @@ class Tally:
         self._due: list[str] = []
         self.last: dict[tuple[str, str], int] = {}
         """The last offset that was read, by the name of the log and table."""
+        self.skipped: dict[tuple[str, str], int] = {}
+        """Up to where rows need not be read."""
         self._source = ""
         self.intervals: dict[str, int] = {}
         self.wrong: list[str] = []
         self._ended: list[str] = []
+        self._lasts: dict[tuple[str, str, str], int] = {}
+        """The same by job where rows have an order within a job only."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        offsets = np.asarray(columns["offset"])
-        last = self.last.get((self._source, table), 0)
-        if (np.diff(offsets, prepend=last) <= 0).any():
-            self.wrong.append(f"{table}: offsets {offsets.tolist()} after {last}")
-        self.last[self._source, table] = int(offsets[-1])
+        for job, offsets in self._ordered(columns):
+            last = self._lasts.get((self._source, table, job), 0)
+            if (np.diff(offsets, prepend=last) <= 0).any():
+                self.wrong.append(f"{table}: offsets {offsets} of {job or 'all'} after {last}")
+            self._lasts[self._source, table, job] = offsets[-1]
+        self.last[self._source, table] = max(self.last.get((self._source, table), 0), int(columns["offset"][-1]))
         if table == "blocks":
             for job, count in zip(columns["job"], np.asarray(columns["count"]).tolist(), strict=True):
                 if job in self._ended and not self._may_resend(job):
@@ -301,20 +306,37 @@ class Tally:
             self._ended += list(columns["job"])
             self._due += [job for job in columns["job"] if job not in self._judged]
 
+    def _ordered(self, columns: Mapping[str, Column]) -> list[tuple[str, list[int]]]:
+        """Rows that have an order among themselves."""
+        return [("", np.asarray(columns["offset"]).tolist())]
+
     def watch(self, source: FollowedCollector) -> None:
-        """Note whose each round is that is read from now on."""
-        read = source.follower.read
+        """Note whose rows are read from now on."""
 
-        def noted(seconds: float) -> list[Rows] | None:
-            found = read(seconds)
-            self._source = source.name
-            return found
+        def noted(read: Callable[..., Any]) -> Callable[..., Any]:
+            def of_source(*arguments: Any, **options: Any) -> Any:
+                found = read(*arguments, **options)
+                self._source = source.name
+                return found
 
-        source.follower.read = noted  # type: ignore[method-assign]
+            return of_source
 
-    def restore(self, table: str, columns: Mapping[str, Column]) -> None:
+        reader = source.reader
+        reader.read, reader.follow = noted(reader.read), noted(reader.follow)  # type: ignore[method-assign]
+
+    def prepare(self, ready: Sequence[FollowedCollector], now: float) -> None:
         """Read final scores that an earlier process has written."""
-        self._judged |= set(columns["job"])
+        for source in ready:
+            for page in source.reader.read_all("scores"):
+                self._judged |= set(page.columns["job"])
+                source.note("scores", page.columns)
+
+    def must_read(self, job: str, *, has_begun: bool) -> bool:
+        """Whether all intervals of a job are to be read, also those from before the start.
+
+        has_begun: whether its row of `jobs` is in the log.
+        """
+        return True
 
     def step(self, now: float) -> list[Output]:
         due, self._due = self._due, []
@@ -327,21 +349,45 @@ class Tally:
 
 
 class JudgingTally(Tally):
-    """The alerts daemon's scorer, with the same counts."""
+    """The alerts daemon's scorer and how that begins, with the same counts.
+
+    pages: most rows of a table in a round. near: offsets of the first backfill.
+    """
 
     tables = ALERTS_TABLES
-    restored = ("scores", "jobs")
 
-    def __init__(self, may_resend: Callable[[str], bool] = lambda job: False) -> None:
+    def __init__(self, may_resend: Callable[[str], bool], pages: int, near: int) -> None:
         super().__init__(may_resend)
         self.scorer = Scorer()
+        self.open_jobs = self.scorer.open_jobs
+        self.forget_before, self.give_up_before = self.scorer.forget_before, self.scorer.give_up_before
+        self._restore = Restore(self, near)  # type: ignore[arg-type]
+        self._pages = pages
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
-        super().observe(table, columns, now)
+        if table == "scores":
+            self._judged |= {job for job, final in zip(columns["job"], columns["final"], strict=True) if final}
+        else:
+            super().observe(table, columns, now)
         self.scorer.observe(table, columns, now)
 
-    def restore(self, table: str, columns: Mapping[str, Column]) -> None:
-        self.scorer.observe(table, columns, EPOCH)
+    def _ordered(self, columns: Mapping[str, Column]) -> list[tuple[str, list[int]]]:
+        found: dict[str, list[int]] = {}
+        for job, offset in zip(columns.get("job", [""] * len(columns["offset"])), columns["offset"], strict=True):
+            found.setdefault(job, []).append(int(offset))
+        return list(found.items())
+
+    def prepare(self, ready: Sequence[FollowedCollector], now: float) -> None:
+        self._restore(ready, now)
+        for source in ready:
+            source.follower._page = self._pages
+            # What is before is a backfill's, or of jobs that are not judged.
+            self.skipped |= {(source.name, table): source.follower.offsets[table] for table in SINCE_OPEN}
+            for backfill in source.backfills:
+                backfill.follower._page = self._pages
+
+    def must_read(self, job: str, *, has_begun: bool) -> bool:
+        return has_begun and job not in self._judged
 
     def step(self, now: float) -> list[Output]:
         return self.scorer.step(now)
@@ -368,6 +414,14 @@ class NamedReader(LogReader):
     def identity(self) -> str:
         self.read("jobs", 2**62, 1)  # over the connection, as SQL is
         return self._shard.name
+
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
+        """No day is long ago."""
+        self.read("jobs", 2**62, 1)
+        sink, found = pa.BufferOutputStream(), pa.table({"first": pa.array([None], pa.int64())})
+        with pa.ipc.new_stream(sink, found.schema) as writer:
+            writer.write_table(found)
+        return Result(1, sink.getvalue().to_pybytes(), 1, more=False)
 
 
 class Shard:
@@ -513,6 +567,7 @@ class Facility:
         self.jobs: list[SimulatedJob] = []
         self.watches: dict[str, Watch] = {}
         self.runner: Runner | None = None
+        self.sources: Sources | None = None
         self.tallies: list[Tally] = []
         self.judged = False
         """Whether the alerts daemon follows the log in place of a tally."""
@@ -559,25 +614,25 @@ class Facility:
         return self.watcher.start("follower", self._follow)
 
     def _follow(self, system: System) -> None:
-        tally = (JudgingTally if self.judged else Tally)(self._may_resend)
+        tally = Tally(self._may_resend)
+        if self.judged:
+            random = self.machine.random
+            tally = JudgingTally(self._may_resend, random.choice([1, 5, 10_000]), random.choice([3, NEAR]))
         self.tallies.append(tally)
         places = JobPlaces(endpoints(self.collectors))
         readers = [NamedReader(shard, system) for shard in self.shards]
-        sources = Sources(readers, tally.tables, places, system.clock.monotonic)
+        sources = self.sources = Sources(readers, tally.tables, places, system.clock.monotonic)
         writer = PlacedWriter(places, f"tally/{system.clock.now_ns()}", system=system)
         for source in sources.all:
             tally.watch(source)
         runner = self.runner = Runner(tally, sources, writer, system.clock.now)
 
         def prepare(ready: Sequence[FollowedCollector]) -> None:
-            for source in ready:
-                for table in tally.restored:
-                    for page in source.reader.read_all(table):
-                        tally.restore(table, page.columns)
-                        source.note(table, page.columns)
+            tally.prepare(ready, system.clock.now())
 
         while True:
-            system.network.wait([sources, writer], 7.0 if sources.delivered and runner.idle else 0.5)
+            seconds = 7.0 if sources.delivered and runner.idle else 0.5
+            system.network.wait([sources, writer], 0.01 if sources.is_behind else seconds)
             with contextlib.suppress(LogUnavailable, ReadRefused):
                 sources.prepare(prepare)
             if sources.delivered:

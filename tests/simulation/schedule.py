@@ -343,15 +343,18 @@ class Schedule:
 
     def _has_followed(self) -> bool:
         """Whether the follower has read everything, and the collector what it has written."""
-        runner = self.facility.runner
-        return runner is not None and runner.idle and self.facility.follower_process.lives and self._is_read()
+        runner, sources = self.facility.runner, self.facility.sources
+        is_idle = runner is not None and runner.idle and sources is not None and not sources.is_behind
+        return is_idle and self.facility.follower_process.lives and self._is_read()
 
     def _is_read(self) -> bool:
-        last = self.facility.tallies[-1].last
+        last, skipped = self.facility.tallies[-1].last, self.facility.tallies[-1].skipped
         # The lost log may have had later rows, which were read.
         restored = {(one.name, *row) for one in self.facility.shards if one.loses_rows for row in one.restored}
         return all(
-            last.get(key, 0) == head or ((*key, head) in restored and last.get(key, 0) > head)
+            last.get(key, 0) == head
+            or skipped.get(key, 0) >= head
+            or ((*key, head) in restored and last.get(key, 0) > head)
             for key, head in self._heads().items()
         )
 
@@ -476,7 +479,9 @@ class Schedule:
         stored = sum(count for _, _, count in ranges)
         read = self.facility.tallies[-1].intervals.get(job.key, 0)
         # Those that were read of a log that is lost may be gone, or have come again.
-        if read < stored or (read > stored and not any(one.loses_rows for one in self.facility.shards)):
+        has_begun = job.key in self.facility.all("jobs")["job"]
+        is_less = read < stored and self.facility.tallies[-1].must_read(job.key, has_begun=has_begun)
+        if is_less or (read > stored and not any(one.loses_rows for one in self.facility.shards)):
             raise self._broken(f"{job.key}: a follower has read {read} of {stored} intervals")
         ends = [lost for name, lost in zip(runs["job"], runs["dropped"], strict=True) if name == job.key]
         columns = (events[name] for name in ("source", "kind", "rows", "detail"))

@@ -140,11 +140,6 @@ class LogReader:
             yield batch
             yield from self.read_all(table, batch.next_offset)
 
-    def before_latest(self, table: str, rows: int) -> int:
-        """An offset after which the table has so many rows, or all if it has fewer."""
-        batch = self.read(table, -rows, 1)
-        return int(batch.columns["offset"][0]) - 1 if batch.rows else 0
-
     @property
     def connections(self) -> int:
         """How often a connection has been established; more than once if the collector was started again."""

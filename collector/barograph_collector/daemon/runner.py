@@ -167,13 +167,9 @@ class Runner:
                 stepped = True
                 # One cycle can read months of the log.
                 self._beat()
-        except (LogUnavailable, ReadRefused) as error:
-            if not self._away:
-                _log.warning("%s; retrying", error)
+        except (LogUnavailable, ReadRefused):
             self._away = True
             return
-        if self._away:
-            _log.info("the collector is back")
         self._away = False
         if not stepped:
             with self._still:
@@ -252,7 +248,11 @@ def serve(
         _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
         runner = Runner(processor, sources, writer, beat=beat, still=still, name=name)
-        while not _wait(shutdown, sources, writer, WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS):
+
+        def seconds() -> float:
+            return 0.0 if sources.is_behind else WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS
+
+        while not _wait(shutdown, sources, writer, seconds()):
             beat()
             each_cycle()
             if shutdown.hung_up():

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector as Exporter
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.protocol.wire import Column
 from barograph_collector.auth.authorization import CONCLUSIONS, EDITS
+from barograph_collector.client.backfill import Backfill
 from barograph_collector.client.follow import Follower, Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.families import gauge
@@ -35,7 +36,8 @@ class FollowedCollector:
     """One collector that is followed.
 
     is_ready: whether the daemon is prepared for its rows. must_check: whether it was away since, and may have come back
-    with another log. name: of its log, once it has answered. trouble: why it does not answer.
+    with another log. name: of its log, once it has answered. trouble: why it does not answer. backfills: of older rows,
+    which are read after new ones, those of one backfill after the other.
     """
 
     def __init__(self, reader: LogReader, follower: Follower, places: JobPlaces) -> None:
@@ -44,6 +46,7 @@ class FollowedCollector:
         self.is_ready = self.must_check = False
         self.name = ""
         self.trouble = ""
+        self.backfills: list[Backfill] = []
         self._places = places
         self._checked = 1
         """Connections that there had been when the name of the log was read."""
@@ -72,18 +75,41 @@ class FollowedCollector:
         self.must_check = self.must_check or self.reader.connections > self._checked
         return self.must_check
 
-    def read(self) -> list[Rows]:
-        """The next round; empty where there is none yet, or the collector does not answer."""
+    def read(self) -> list[Rows] | None:
+        """The next round of new rows; None where there is none yet, or the collector does not answer."""
+        # While there are older rows to be read, nothing waits.
+        found = self._read(lambda: self.follower.read(0.0 if self.backfills else WAIT_SECONDS))
+        if not found or not self.backfills:
+            return found or None
+        for backfill in self.backfills:
+            found = backfill.others(found)
+        self._end_backfills()
+        return found
+
+    def read_older(self) -> list[Rows] | None:
+        """The next round of older rows, to be read where `read` has found nothing; None like there."""
+        if not self.backfills:
+            return None
+        # One that has all its rows waits for the follower only.
+        backfill = next((one for one in self.backfills if not one.is_complete), self.backfills[0])
+        found = self._read(lambda: backfill.read(max(self.follower.offsets.values())))
+        self._end_backfills()
+        return found or None
+
+    def _end_backfills(self) -> None:
+        self.backfills = [one for one in self.backfills if not one.is_over(self.follower.offsets)]
+
+    def _read(self, read: Callable[[], list[Rows] | None]) -> list[Rows] | None:
         if self.is_in_doubt():
-            return []
+            return None
         try:
-            found = self.follower.read(WAIT_SECONDS)
+            found = read()
         except (LogUnavailable, ReadRefused) as error:
             self.fail(error)
-            return []
+            return None
         for table, columns in found or []:
             self.note(table, columns)
-        return found or []
+        return found
 
     def fail(self, error: Exception) -> None:
         """Note that the collector does not answer, with a line in the log for the first time."""
@@ -103,7 +129,7 @@ class FollowedCollector:
 class Sources:
     """All collectors of a daemon: `poll` returns the rounds of each in the order of its log.
 
-    One that does not answer holds up no other. Where there is only one, its follower's errors are raised.
+    One that does not answer holds up no other.
     """
 
     def __init__(
@@ -126,14 +152,19 @@ class Sources:
         self._began_at = clock()
         self._known: set[str] = set()
         """Those that have answered and are not read yet."""
-        self._former: dict[str, dict[str, int]] = {}
-        """What `delivered` has of logs in whose place others have come."""
+        self._former: dict[str, tuple[dict[str, int], list[Backfill]]] = {}
+        """What `delivered` has of logs in whose place others have come, and the backfills that had not ended."""
 
     @property
     def delivered(self) -> dict[str, dict[str, int]]:
         """Offsets of the last rows that were returned, by the name of the log and table, of those that are read."""
         read = {source.name: dict(source.follower.delivered) for source in self.all if source.is_ready}
-        return {**self._former, **read}
+        return {**{name: delivered for name, (delivered, _) in self._former.items()}, **read}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are older rows to be read at once."""
+        return any(source.backfills and not source.trouble for source in self.all if source.is_ready)
 
     def prepare(self, prepare: Callable[[Sequence[FollowedCollector]], None]) -> None:
         """Prepare the daemon for the collectors that it does not read yet and that answer.
@@ -142,7 +173,7 @@ class Sources:
         collector is among those that are prepared for first: it has what was learned. Raises LogUnavailable, and
         CannotStart for two addresses of one log.
         """
-        if found := self._answering() if len(self.all) > 1 else self._unread():
+        if found := self._answering():
             self._known.clear()
             ready = []
             for source in found:
@@ -165,13 +196,15 @@ class Sources:
     def _continues(self, source: FollowedCollector, name: str) -> bool:
         """Whether a log that has this name is read on where it was read by this process."""
         before, source.name = source.name, name
-        if source.is_ready and before != name:
+        if before and before != name:
             _log.warning("the collector at %s has another log than before: it is read anew", source.endpoint)
-            self._former[before] = dict(source.follower.delivered)
-            source.is_ready = False
+            if source.is_ready:
+                self._former[before] = dict(source.follower.delivered), source.backfills
+            source.is_ready, source.backfills = False, []
             source.follower.restart()
         if not source.is_ready and (known := self._former.pop(name, None)) is not None:
-            source.follower.resume(known)
+            delivered, source.backfills = known
+            source.follower.resume(delivered)
             source.is_ready = True
         return source.is_ready
 
@@ -182,12 +215,10 @@ class Sources:
                 text = f"{other} and {source.endpoint} are one collector, expected one address of each"
                 raise CannotStart(text, Exit.USAGE)
 
-    def _unread(self) -> list[FollowedCollector]:
-        return [source for source in self.all if source.is_in_doubt() or not source.is_ready]
-
     def _answering(self) -> list[FollowedCollector]:
         """Those to prepare for now."""
-        first, unread = self.all[0], self._unread()
+        first = self.all[0]
+        unread = [source for source in self.all if source.is_in_doubt() or not source.is_ready]
         self._known |= {source.endpoint for source in unread if source.endpoint not in self._known and source.answers()}
         found = [source for source in unread if source.endpoint in self._known]
         is_late = self._clock() - self._began_at >= START_SECONDS
@@ -195,29 +226,27 @@ class Sources:
         return found if first.is_ready or begins else []
 
     def poll(self) -> Iterator[list[Rows]]:
-        """Rounds of new rows, of the collectors in turn."""
-        if len(self.all) == 1:
-            yield from self._poll(self.all[0])
-            return
+        """Rounds of new rows of the collectors in turn, up to the present end, and then one of older rows of each.
+
+        Raises LogUnavailable where none of those that were read answers.
+        """
+        self._check_answers()
         found = True
         while found:
             found = False
             for source in self.all:
-                if source.is_ready and (round_ := source.read()):
+                if source.is_ready and (round_ := source.read()) is not None:
                     found = True
                     yield round_
+        for source in self.all:
+            if source.is_ready and (older := source.read_older()) is not None:
+                yield older
+        self._check_answers()
 
-    def _poll(self, source: FollowedCollector) -> Iterator[list[Rows]]:
-        if source.is_in_doubt():
-            raise LogUnavailable(source.trouble or f"the collector at {source.endpoint} was started again")
-        try:
-            for found in source.follower.poll():
-                source.trouble = ""
-                yield found
-        except (LogUnavailable, ReadRefused) as error:
-            source.trouble, source.must_check = str(error), True
-            raise
-        source.trouble = ""
+    def _check_answers(self) -> None:
+        read = [source for source in self.all if source.is_ready]
+        if read and all(source.is_in_doubt() for source in read):
+            raise LogUnavailable(read[0].trouble or f"the collector at {read[0].endpoint} was started again")
 
     def register(self, poller: zmq.Poller) -> None:
         """Let a poller wait for answers."""
