@@ -6,21 +6,27 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import serve
+from barograph_collector.daemon.runner import READ_SECONDS, serve
 from barograph_collector.daemon.service import CannotStart, Exit
-from barograph_collector.daemon.settings import load_access
+from barograph_collector.daemon.settings import load_access, load_key
 from barograph_collector.daemon.sources import FollowedCollector
 from barograph_modeler.settings import ModelerSettings
 
 if TYPE_CHECKING:
+    from barograph_collector.auth.http_access import Access
     from barograph_modeler.learning.backlog import Key
+    from barograph_modeler.processor import ModelerProcessor
+    from barograph_modeler.recognition.early import EarlyReader
     from barograph_modeler.refits.workers import Workers
+    from barograph_modeler.state.snapshot import SnapshotKeeper
 
 TABLES = [
     "jobs", "works", "signatures", "work_edits", "blocks", "phases", "features", "runs", "scores", "predictions",
@@ -41,6 +47,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.forecasts.library import PredictorLibrary, first_fits
     from barograph_modeler.learning.learner import Learner
     from barograph_modeler.processor import ModelerProcessor
+    from barograph_modeler.recognition.early import EarlyReader, EarlyRecognizer
     from barograph_modeler.refits.dispatch import Dispatch
     from barograph_modeler.serving.exporter import ModelerExporter
     from barograph_modeler.serving.page import PredictPage
@@ -78,13 +85,12 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         if settings.state is not None:
             keeper = SnapshotKeeper(settings.state, processor, _depends_on(settings), gate=forecaster.library.gate)
 
-        def prepare(sources: Sequence[FollowedCollector]) -> None:
-            if keeper is not None:
-                keeper.restore(sources)
-            # What was said of jobs that are read again holds.
-            for page in chain.from_iterable(source.reader.read_all("assignments") for source in sources):
-                with processor.quarantine.guard("assignments"):
-                    processor.recognizer.read("assignments", page.columns, CLOCK.now())
+        key = load_key(settings.key)
+        early = EarlyReader(
+            EarlyRecognizer(settings.histories),
+            lambda endpoint: LogReader(endpoint, READ_SECONDS, key),
+            CLOCK.monotonic,
+        )
 
         try:
             return serve(
@@ -92,18 +98,44 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 TABLES,
                 exporter,
                 configuration,
-                prepare=prepare,
+                prepare=partial(_prepare, processor, keeper, early),
                 keep=keeper.keep if keeper else None,
                 pages={"/predict": page},
                 still=still,
-                each_cycle=access.poll if access else lambda: None,
+                each_cycle=partial(_each_cycle, processor, access, early),
             )
         finally:
+            early.close()
             worker.stop()
             for one in (dispatch, fits):
                 if one is not None:
                     one.close()
             executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _prepare(
+    processor: ModelerProcessor,
+    keeper: SnapshotKeeper | None,
+    early: EarlyReader,
+    sources: Sequence[FollowedCollector],
+) -> None:
+    """Go on from the snapshot, and read what was said of jobs that are read again: it holds."""
+    from barograph_modeler.recognition.recognizer import RECORDED
+
+    if keeper is not None:
+        keeper.restore(sources)
+    if early.begin(sources):
+        processor.early = early.recognizer
+    for page in chain.from_iterable(source.reader.read_latest("assignments", RECORDED) for source in sources):
+        with processor.quarantine.guard("assignments"):
+            processor.read_assignments(page.columns, CLOCK.now())
+
+
+def _each_cycle(processor: ModelerProcessor, access: Access | None, early: EarlyReader) -> None:
+    if access is not None:
+        access.poll()
+    if processor.early is not None and not early.poll(CLOCK.now()):
+        processor.early = None
 
 
 def _workers(settings: ModelerSettings) -> Workers | None:

@@ -13,6 +13,7 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.recognition.changes import ChangeWatch
+from barograph_modeler.recognition.early import EarlyRecognizer
 from barograph_modeler.recognition.edits import WorkEdit, apply, edits
 from barograph_modeler.recognition.family import Merge, family_of
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
@@ -40,6 +41,8 @@ class ModelerProcessor(Stateful):
         self.forecaster = forecaster
         self.features = features
         self.quarantine = learner.quarantine = self.recognizer.quarantine = Quarantine(self._forget)
+        self.early: EarlyRecognizer | None = None
+        """Assigns new jobs while older rows are read."""
         self._edits: list[WorkEdit] = []
         """To be made in the next step, when the jobs read with them are recognised."""
         self._ended: list[tuple[str, int]] = []
@@ -64,17 +67,25 @@ class ModelerProcessor(Stateful):
         self.forecaster.read(table, columns)
         self.features.read(table, columns)
 
+    def read_assignments(self, columns: Mapping[str, Column], now: float) -> None:
+        """Read rows of `assignments` that the log has, of jobs that are read again. now: Unix seconds."""
+        self.recognizer.read("assignments", columns, now)
+        if self.early is not None:
+            self.early.read("assignments", columns, now)
+
     @property
     def idle(self) -> bool:
         """Whether nothing is due later, and no model waits to be fitted."""
         return (
-            self.recognizer.idle
+            self.early is None
+            and self.recognizer.idle
             and self.learner.idle
             and not (self.forecaster.library.waiting or self.forecaster.is_predicting or self.features.library.waiting)
         )
 
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
+        early = self._take_early(now)
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
             self.forecaster.assign(assigned)
@@ -103,7 +114,19 @@ class ModelerProcessor(Stateful):
             with guard("predict"):
                 outputs += forecast(now)
         assignments, self.recognizer.outputs = self.recognizer.outputs, []
-        return [*assignments, *outputs]
+        if self.early is not None:
+            for output in assignments:
+                self.early.read("assignments", _rows_of_one(output), now)
+        return [*early, *assignments, *outputs]
+
+    def _take_early(self, now: float) -> list[Output]:
+        """Rows of `assignments` of jobs of which no row has been read yet; they are repeated when one is."""
+        if self.early is None:
+            return []
+        outputs, self.early.outputs = self.early.outputs, []
+        for output in outputs:
+            self.recognizer.read("assignments", _rows_of_one(output), now)
+        return outputs
 
     def _end(self, ended: EndedJob, now: float) -> list[Output]:
         """Learn from a job that has ended."""
@@ -140,3 +163,7 @@ class ModelerProcessor(Stateful):
         """Replace the states of all parts."""
         for name in self.STATE:
             getattr(self, name).restore(state[name])
+
+
+def _rows_of_one(output: Output) -> dict[str, list[Any]]:
+    return {name: [value] for name, value in output.columns.items()}

@@ -1,0 +1,140 @@
+"""Groups of new jobs while older rows are still read: by a recogniser of its own, from the latest jobs of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+from barograph_agent.protocol.wire import Column
+from barograph_collector.client.follow import Follower, Rows
+from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.daemon.runner import Output
+from barograph_modeler.recognition.family import family_of
+from barograph_modeler.recognition.recognizer import Histories, Recognizer
+
+MIN_BEHIND: Final = 100_000
+"""Offsets that are to be read before this pays: they take a second."""
+LATEST_JOBS: Final = 20_000
+"""Jobs of a log that it begins with."""
+TABLES: Final = ("work_edits", "jobs", "works")
+PAUSE_SECONDS: Final = 0.25
+
+
+class EarlyRecognizer:
+    """Assigns new jobs to groups that the log has: those of earlier runs that asked for the same, or for the like.
+
+    All else is left to the modeler's own recogniser, which has all earlier jobs when it comes to a new one: new work,
+    what only its traffic tells, and what people have split. It repeats the assignments of this one, which are in the
+    log then.
+    """
+
+    def __init__(self, histories: Histories = "user") -> None:
+        self._recognizer = Recognizer(histories)
+        self.quarantine = self._recognizer.quarantine
+        self._assigned: set[str] = set()
+        self._groups: set[str] = set()
+        self._edited: set[str] = set()
+        """Families of groups that people have changed."""
+        self.outputs: list[Output] = []
+        """Rows of `assignments` to write since the list was last cleared."""
+
+    def read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        """Read rows of TABLES, and of `assignments` before those of their jobs. now: Unix seconds."""
+        if table == "work_edits":
+            self._edited.update(map(family_of, columns["target"]))
+            return
+        self._recognizer.read(table, columns, now)
+        if table == "assignments":
+            self._assigned.update(columns["job"])
+            self._groups.update(columns["workload"])
+
+    def step(self, now: float) -> None:
+        """Assign the jobs of which all is known. now: Unix seconds."""
+        self._recognizer.step(now)
+        for output in self._recognizer.outputs:
+            if self._is_sure(**output.columns):
+                self.outputs.append(output)
+                self._assigned.add(output.columns["job"])
+        self._recognizer.outputs.clear()
+
+    def _is_sure(self, *, job: str, workload: str, family: str, how: str, **_: object) -> bool:
+        """Whether an assignment is what the modeler's own recogniser would make of all rows."""
+        is_known = workload in self._groups and how in ("same", "like") and family not in self._edited
+        return is_known and job not in self._assigned and not self._recognizer.is_ambiguous(job)
+
+
+class ReadLog(Protocol):
+    """A log that the modeler follows, such as FollowedCollector."""
+
+    @property
+    def endpoint(self) -> str:
+        """The address of its collector."""
+        ...
+
+    @property
+    def follower(self) -> Follower:
+        """Follows it."""
+        ...
+
+
+class EarlyReader:
+    """Reads for an EarlyRecognizer what is new in logs of which the modeler still reads older rows.
+
+    connect: a reader of its own, by the address of a collector. clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self, recognizer: EarlyRecognizer, connect: Callable[[str], LogReader], clock: Callable[[], float]
+    ) -> None:
+        self.recognizer = recognizer
+        self._connect = connect
+        self._clock = clock
+        self._logs: dict[str, tuple[ReadLog, Follower, LogReader]] = {}
+        self._due = clock()
+
+    def begin(self, logs: Iterable[ReadLog]) -> bool:
+        """Read further logs, those of which the modeler has much before itself; whether any log is read.
+
+        Raises LogUnavailable and ReadRefused.
+        """
+        for log in logs:
+            self._begin(log)
+        return bool(self._logs)
+
+    def _begin(self, log: ReadLog) -> None:
+        with self._connect(log.endpoint) as reader:
+            newest = reader.read("blocks", -1, 1).next_offset
+            first = reader.read("jobs", -LATEST_JOBS, 1).next_offset
+        if newest - max(log.follower.delivered.values()) >= MIN_BEHIND:
+            follower = Follower(reader, TABLES)
+            follower.offsets = dict.fromkeys(TABLES, max(first - 1, 0)) | {"work_edits": 0}
+            self._logs[log.endpoint] = log, follower, reader
+
+    def poll(self, now: float) -> bool:
+        """Read what is new, from time to time; whether there is a log left of which older rows are read."""
+        if self._clock() >= self._due:
+            for endpoint, (log, follower, reader) in list(self._logs.items()):
+                try:
+                    for rows in _rounds(follower):
+                        for table, columns in rows:
+                            with self.recognizer.quarantine.guard(table):
+                                self.recognizer.read(table, columns, now)
+                        self.recognizer.step(now)
+                except (LogUnavailable, ReadRefused):
+                    continue  # whoever follows the log says so
+                if min(log.follower.offsets[table] for table in TABLES) >= max(follower.offsets.values()):
+                    del self._logs[endpoint]
+                    reader.close()
+            self.recognizer.step(now)
+            self._due = self._clock() + PAUSE_SECONDS
+        return bool(self._logs)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for _, _, reader in self._logs.values():
+            reader.close()
+
+
+def _rounds(follower: Follower) -> Iterator[Sequence[Rows]]:
+    while found := follower.read(0.0):
+        yield found
