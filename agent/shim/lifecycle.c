@@ -3,7 +3,8 @@
 
 #define LIST(...) __VA_ARGS__
 
-#define C_INITIALIZER(NAME, PARAMETERS, ...)                    \
+/* SESSION: the address of the handle, NULL for MPI_Init. */
+#define C_INITIALIZER(NAME, SESSION, PARAMETERS, ...)           \
     EXPORT int NAME PARAMETERS                                  \
     {                                                           \
         FORWARD(NAME, LIST PARAMETERS);                         \
@@ -12,7 +13,7 @@
         int result = real(__VA_ARGS__);                         \
         recorder_show();                                        \
         if (result == 0)                                        \
-            recorder_start(NULL, CALLER);                       \
+            recorder_start((const void *)SESSION, CALLER);      \
         return result;                                          \
     }
 
@@ -47,45 +48,25 @@ static void start_in_fortran(word session, const void *caller)
     FORTRAN_INITIALIZER(MPI_##UPPER, "mpi_" #LOWER "_", SESSION, PARAMETERS, __VA_ARGS__)       \
     FORTRAN_INITIALIZER(mpi_##LOWER##_f08_, NULL, SESSION, PARAMETERS, __VA_ARGS__)
 
-C_INITIALIZER(MPI_Init, (word argc, word argv), argc, argv)
-C_INITIALIZER(MPI_Init_thread, (word argc, word argv, word required, word provided), argc, argv, required, provided)
+C_INITIALIZER(MPI_Init, NULL, (word argc, word argv), argc, argv)
+C_INITIALIZER(MPI_Init_thread, NULL, (word argc, word argv, word required, word provided), argc, argv, required, provided)
+C_INITIALIZER(MPI_Session_init, session, (word info, word errhandler, word session), info, errhandler, session)
 FORTRAN_INITIALIZERS(init, INIT, 0, (word ierror), ierror)
 FORTRAN_INITIALIZERS(init_thread, INIT_THREAD, 0, (word required, word provided, word ierror), required, provided, ierror)
 FORTRAN_INITIALIZERS(session_init, SESSION_INIT, session, (word info, word errhandler, word session, word ierror), info,
                      errhandler, session, ierror)
 
-EXPORT int MPI_Session_init(word info, word errhandler, word session)
-{
-    FORWARD(MPI_Session_init, word, word, word);
-    recorder_prepare();
-    recorder_hide();
-    int result = real(info, errhandler, session);
-    recorder_show();
-    if (result == 0)
-        recorder_start((const void *)session, CALLER);
-    return result;
-}
-
-EXPORT int MPI_Session_finalize(word session)
-{
-    FORWARD(MPI_Session_finalize, word);
-    recorder_finish();
-    recorder_hide();
-    int result = real(session);
-    recorder_show();
-    return result;
-}
-
 /* Collectives called by callbacks in MPI_Finalize are not counted: the recording has ended. */
-EXPORT int MPI_Finalize(void)
-{
-    FORWARD(MPI_Finalize, void);
-    recorder_finish();
-    recorder_hide();
-    int result = real();
-    recorder_show();
-    return result;
-}
+#define C_FINALIZER(NAME, PARAMETERS, ...)                      \
+    EXPORT int NAME PARAMETERS                                  \
+    {                                                           \
+        FORWARD(NAME, LIST PARAMETERS);                         \
+        recorder_finish();                                      \
+        recorder_hide();                                        \
+        int result = real(__VA_ARGS__);                         \
+        recorder_show();                                        \
+        return result;                                          \
+    }
 
 #define FORTRAN_FINALIZER(NAME, INSTEAD, PARAMETERS, ...)       \
     EXPORT void NAME PARAMETERS                                 \
@@ -103,5 +84,7 @@ EXPORT int MPI_Finalize(void)
     FORTRAN_FINALIZER(MPI_##UPPER, "mpi_" #LOWER "_", PARAMETERS, __VA_ARGS__)          \
     FORTRAN_FINALIZER(mpi_##LOWER##_f08_, NULL, PARAMETERS, __VA_ARGS__)
 
+C_FINALIZER(MPI_Finalize, (void))
+C_FINALIZER(MPI_Session_finalize, (word session), session)
 FORTRAN_FINALIZERS(finalize, FINALIZE, (word ierror), ierror)
 FORTRAN_FINALIZERS(session_finalize, SESSION_FINALIZE, (word session, word ierror), session, ierror)
