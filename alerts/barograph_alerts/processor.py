@@ -271,8 +271,8 @@ class Scorer:
         elif job.runtime_prior is not None and not job.is_new:
             monitor.evidence.expect_runtime(job.runtime_prior)
         former = self._references.runtimes.get(job.former) if job.ended and history is None else None
-        if former is not None and not former.vague:
-            monitor.evidence.is_other_work = job.runtime_seconds > former.upper_seconds
+        limit = math.inf if former is None or former.vague else former.upper_seconds
+        monitor.evidence.is_other_work = job.runtime_seconds > limit
         runtime = job.runtime_seconds if job.ended else math.nan
         monitor.judge_runtime(job.started_at, self._share(job), runtime)
 

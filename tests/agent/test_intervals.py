@@ -220,6 +220,21 @@ def test_what_a_run_has_communicated_after_so_many_intervals_is_reported_from_3_
         assert (reader.cursor.traffic, reader.cursor.due) == ({}, [])
 
 
+def test_nothing_more_is_reported_of_traffic_that_an_earlier_version_has_not_counted(tmp_path: Path) -> None:
+    shim = shim_of(tmp_path, 512)
+    with Ring(shim.path) as ring:
+        reader = IntervalReader(ring, Cursor(world=0))
+        put_traffic(shim, 10, 2.9)
+        reader.read()
+        fields = msgspec.json.decode(msgspec.json.encode(reader.cursor))
+        earlier = msgspec.json.encode(fields[: Cursor.__struct_fields__.index("counted")])
+        reader = IntervalReader(ring, msgspec.json.decode(earlier, type=Cursor))
+        put_traffic(shim, 90, 29.0)
+        assert reader.read()[0] is not None
+        assert reader.traffic(final=False) is None
+        assert reader.traffic(final=True) is None
+
+
 @pytest.mark.parametrize("batch", [1, 7, 64])
 @pytest.mark.parametrize("slower", [1.0, 2.9])
 def test_a_slow_run_reports_what_a_fast_one_does_however_it_is_read(

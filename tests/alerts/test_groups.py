@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barograph_alerts.processor import MOVE_SECONDS, WAIT_SECONDS, Scorer
-from helpers.jobs import Simulation
+from helpers.jobs import Simulation, part
 from helpers.trials import history, judge, prepared
 
 OTHER = "lab/app@2x1+0a1b2c"
@@ -144,6 +144,23 @@ def test_an_alarm_for_the_wrong_group_is_taken_back():
         "; not compared with 3 runs that asked for the same, which took 20.01 s: other messages, "
         "or another number of intervals"
     )
+
+
+def test_a_job_that_took_longer_than_its_former_group_is_healthy_where_its_new_one_has_a_history_by_then():
+    simulation = Simulation()
+    scorer = grouped(simulation)
+    job, name = alarmed(scorer, simulation, until=2000)
+    scorer.observe("assignments", assigned(job, OTHER, "first"), 0.0)
+    for elapsed in (3.1, 3.2):
+        scorer.observe("signatures", signature(job, elapsed, intervals=500), 0.0)
+    scorer.observe("blocks", part(job["blocks"], 2000, 8000), 0.0)
+    scorer.observe("runs", job["runs"], 0.0)
+    assert scorer.step(0.0) == []
+    assert scorer.jobs[name].state == "unknown"
+    for table, columns in history(Simulation(OTHER, seed=3), 3, factor=3.0).items():
+        scorer.observe(table, columns, 0.0)
+    (final,) = scorer.step(MOVE_SECONDS + 0.1)
+    assert (final.columns["workload"], final.columns["state"], final.columns["final"]) == (OTHER, "healthy", 1)
 
 
 def test_a_job_that_moves_to_a_group_with_a_history_is_judged_by_it_from_its_begin():

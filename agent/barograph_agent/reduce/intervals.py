@@ -61,6 +61,11 @@ class Cursor(msgspec.Struct, array_like=True):
     traffic_over: bool = False
     """Whether nothing more is to be reported of the traffic."""
 
+    def __post_init__(self) -> None:
+        # Of an earlier version, which did not count them: how many intervals have communicated so much is not known.
+        if (self.looks or self.traffic) and not self.counted:
+            self.traffic, self.traffic_over = {}, True
+
 
 def class_id(before: str, at: str) -> int:
     """The 64-bit id of intervals between two call sites: the same in every run of the same binary."""
