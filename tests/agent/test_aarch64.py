@@ -69,7 +69,7 @@ def run(mpi: Path, library: Path, rings: Path, command: list[str | Path]) -> sub
     }
     options = [word for name, value in variables.items() for word in ("-E", f"{name}={value}")]
     return subprocess.run(
-        [QEMU, "-L", SYSTEM, *options, *command], capture_output=True, text=True, check=False, timeout=100
+        [QEMU, "-L", SYSTEM, *options, *command], capture_output=True, text=True, check=False, timeout=250
     )
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
 from barograph_agent.ring import writer as ring_writer
 from barograph_agent.ring.reader import Ring
 from barograph_agent.ring.writer import CAPACITY, NAMES, RingWriter
-from helpers.service import Node, Service
+from helpers.service import Node, Oracle, Service
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
-    with Service(tmp_path_factory.mktemp("service")) as service:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    # Without a verdict the run would wait for it.
+    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
         yield service
 
 

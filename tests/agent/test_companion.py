@@ -19,12 +19,14 @@ from barograph_agent import shim
 from barograph_agent.job.forward import LAUNCH_VARIABLE, LIST
 from barograph_agent.ring.reader import Ring
 from barograph_agent.sidecar import earlier
+from barograph_agent.sidecar import watch as watch_module
 from barograph_agent.sidecar.companion import LINGER_SECONDS, Companion, begin
 from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, load_plan, save
+from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.server import Collector
 from helpers import mpi as mpis
-from helpers.log import Producer, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
 from helpers.mpi import Mpi
 from helpers.rings import FakeShim
 
@@ -119,7 +121,7 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
 def test_rings_that_nobody_would_read_are_removed(tmp_path: Path) -> None:
     (rings := tmp_path / "rings").mkdir()
     command = [sys.executable, "-P", "-m", "barograph_agent.sidecar.companion", str(rings)]
-    done = subprocess.run(command, env={**os.environ, RUN_VARIABLE: "{"}, check=False, timeout=60)
+    done = subprocess.run(command, env={**os.environ, RUN_VARIABLE: "{"}, check=False, timeout=120)
     assert done.returncode == 0
     assert not rings.exists()
 
@@ -345,8 +347,16 @@ def other_node(collector: Collector, run: Run, *, first: int = 1, ended: int = 1
 
 
 @pytest.fixture
-def run(tmp_path: Path, collector: Collector) -> Run:
-    return Run(tmp_path, endpoint=collector.endpoint, has_companions=True, drain_seconds=5.0)
+def run(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose sidecar is patient with the collector, and waits for no verdict."""
+    monkeypatch.setattr(watch_module, "UNKNOWN_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(watch_module, "VERDICT_SECONDS", 0.0)
+    return Run(tmp_path, endpoint=collector.endpoint, has_companions=True, drain_seconds=DEADLINE_SECONDS)
+
+
+def wait_for_others(watch: Watch) -> None:
+    """Until the sidecar has read of the other node."""
+    wait_until(lambda: (watch.step(), watch.link.pump(0.01), watch._state.others.known)[-1], "the other node is known")
 
 
 def test_the_launcher_counts_the_ranks_of_other_nodes(run: Run, collector: Collector) -> None:
@@ -368,9 +378,8 @@ def test_the_end_of_the_run_follows_that_of_other_nodes(run: Run, collector: Col
     run.ring().set(rank=3, size=4)
     other_node(collector, run, ended=0)
     watch = run.watch()
-    watch.plan = msgspec.structs.replace(run.plan, drain_seconds=1000.0)
     run.end()
-    wait_until(lambda: (watch.step(), watch.link.pump(0.01), watch._state.others.known)[-1], "the other node is known")
+    wait_for_others(watch)
     assert not watch.ended
     other_node(collector, run)
     deliver(watch)
@@ -384,6 +393,9 @@ def test_a_node_that_has_died_is_named(run: Run, collector: Collector) -> None:
     other_node(collector, run, ended=0)
     run.end()
     watch = run.watch()
+    wait_for_others(watch)
+    assert not watch.ended
+    watch.plan = msgspec.structs.replace(run.plan, drain_seconds=0.0)
     deliver(watch)
     report = watch.report()
     watch.close()
@@ -411,7 +423,10 @@ def test_the_launcher_waits_for_the_nodes_of_every_program(run: Run, collector: 
     assert (report.ranks, report.nodes, report.unseen_ranks, report.seen) == (2, 2, 0, 20)
 
 
-def test_ranks_that_no_node_reports_are_counted(run: Run, collector: Collector) -> None:
+def test_ranks_that_no_node_reports_are_counted(
+    run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "UNKNOWN_SECONDS", 0.2)
     put(run.ring(), 10)
     run.end()
     watch = run.watch()

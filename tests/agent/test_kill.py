@@ -17,7 +17,7 @@ import pytest
 
 from helpers import mpi as mpis
 from helpers.kills import segments
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.service import NOWHERE, Node, Oracle, Service, kill, sidecars
 
 pytestmark = pytest.mark.process
@@ -105,7 +105,7 @@ class Watched:
 
     def end(self) -> list[str]:
         """Wait for its end; returns the printed lines."""
-        _, said = self.process.communicate(timeout=100)
+        _, said = self.process.communicate(timeout=DEADLINE_SECONDS)
         return said.splitlines()
 
 
@@ -165,7 +165,7 @@ def test_a_killed_sidecar_is_restarted_while_the_command_runs(node: Node) -> Non
     kill(first)
     wait_until(lambda: len(set(sidecars(node.spools)) - {first}) == 1, "another sidecar is there")
     assert run.poll() is None
-    run.communicate("", timeout=60)
+    run.communicate("", timeout=DEADLINE_SECONDS)
     assert run.returncode == 0
 
 

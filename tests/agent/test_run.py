@@ -25,7 +25,7 @@ from barograph_agent.launch import _verdict
 from barograph_agent.sidecar.plan import CommandEnd, DeliveryReport, RunOptions
 from helpers import mpi as mpis
 from helpers.lammps import fluid
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.mpi import Mpi
 from helpers.service import NOWHERE, SENTENCE, Node, Oracle, Service, kill, sidecars
 
@@ -217,7 +217,9 @@ def test_a_shim_path_invalid_in_ld_preload_leaves_the_command_unwatched(
     main = "import sys; sys.path.insert(0, sys.argv.pop(1)); from barograph.cli import main; sys.exit(main())"
     words = ["run", "--", "sh", "-c", 'echo "[$LD_PRELOAD]"; exit 6']
     command = [sys.executable, "-c", main, str(installed.parent), *words]
-    done = subprocess.run(command, env=alone.environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=alone.environment, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
     assert (done.returncode, done.stdout) == (6, "[]\n")
     assert done.stderr == (
         f"barograph: not watching this run: the shim is '{installed}/libbarograph.so', "
@@ -252,7 +254,7 @@ def test_signals_reach_the_command(alone: Node, name: str) -> None:
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
     run.send_signal(signal.Signals[f"SIG{name}"])
-    run.communicate(timeout=60)
+    run.communicate(timeout=DEADLINE_SECONDS)
     assert run.returncode == 42
 
 
@@ -262,7 +264,7 @@ def test_ctrl_c_is_handled_by_the_command_alone(alone: Node) -> None:
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
     os.killpg(run.pid, signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, said = run.communicate(timeout=DEADLINE_SECONDS)
     assert run.returncode == 42
     assert said.splitlines()[0] == NONE_SEEN
 
@@ -287,7 +289,7 @@ def test_an_ignored_signal_stays_ignored(alone: Node) -> None:
     assert run.stdout is not None
     assert run.stdout.readline() == "ready\n"
     run.send_signal(signal.SIGHUP)
-    run.communicate("line\n", timeout=60)
+    run.communicate("line\n", timeout=DEADLINE_SECONDS)
     assert run.returncode == 8
 
 
@@ -296,7 +298,7 @@ def test_ctrl_c_during_final_delivery_ends_the_wait(alone: Node) -> None:
         run = alone.start("sh", "-c", "exit 9", drain=60)
     wait_until(lambda: any((path / "end.json").exists() for path in alone.waiting()), "the command has ended")
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, said = run.communicate(timeout=DEADLINE_SECONDS)
     assert run.returncode == 9
     last = said.splitlines()[-1]
     assert last == "barograph: interrupted; the sidecar continues delivery in the background"
@@ -326,7 +328,7 @@ def test_a_run_ends_with_its_verdict_and_its_job_and_leaves_no_files(
     # The end of a run waits briefly for its verdict.
     wait_until(lambda: "lines" in [row["app"] for row in service.rows("jobs")], "the job is known")
     wait_until(lambda: service.rows("scores", "lines"), "there is a verdict")
-    out, said = run.communicate("line\n", timeout=100)
+    out, said = run.communicate("line\n", timeout=DEADLINE_SECONDS)
     assert (run.returncode, out) == (0, "")
     assert summary(said) == [
         "barograph: intervals 1,234 seen on 1 rank, 1,234 stored",
@@ -447,9 +449,15 @@ def test_what_was_asked_for_is_in_the_log_as_digests(
     program, given = compiled(mpi, "paced.c"), tmp_path / "given"
     for content, pause in (("a", "20000"), ("b", "20001")):
         given.write_text(content)
-        command = mpi.command(2, [program, "60", pause, tmp_path / f"progress-{content}"], {"OMP_NUM_THREADS": "2"})
+        app, progress = f"work-{mpi.name}-{content}", tmp_path / f"progress-{content}"
+        variables = {"OMP_NUM_THREADS": "2", "PACED_UNTIL": str(until := tmp_path / f"until-{content}")}
+        command = mpi.command(2, [program, "1000000", pause, progress], variables)
         with given.open() as stdin:
-            node.run(*command, app=f"work-{mpi.name}-{content}", stdin=stdin, cwd=tmp_path)
+            run = node.start(*command, app=app, stdin=stdin, cwd=tmp_path)
+        wait_until(lambda app=app: app in [row["app"] for row in service.rows("jobs")], "the job is known")
+        wait_until(lambda app=app: service.rows("works", app), "what was asked for is known")
+        until.touch()
+        run.communicate(timeout=DEADLINE_SECONDS)
     one, other = (service.rows("works", f"work-{mpi.name}-{content}")[0] for content in "ab")
     assert (one["ranks"], one["ranks_per_node"], one["threads"]) == (2, 2, 2)
     assert one["program"] == other["program"] != one["executable"] == other["executable"]

@@ -25,12 +25,12 @@ without_dynamic_frames = pytest.mark.parametrize("name", [name for name in RUNS 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_shim(tmp_path_factory, "-g")
+    return built_shim(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_shim(tmp_path_factory, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return built_shim(tmp_path_factory, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def records(folder: Path) -> int:

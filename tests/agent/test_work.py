@@ -623,16 +623,18 @@ def test_of_a_platform_what_is_known_is_told(tree: Tree, files: dict[str, bytes]
 
 
 def test_the_row_is_written_in_time_with_what_is_known() -> None:
-    now, answered = 100.0, threading.Event()
+    now, known, answered = 100.0, threading.Event(), threading.Event()
     system: System = SYSTEM._replace(clock=SetClock(lambda: now))
 
     def hangs(deadline: float) -> Iterator[WorkEvidence]:
         yield WorkEvidence(program="p")
-        answered.wait(60)
+        known.set()
+        answered.wait(120)
         yield WorkEvidence(program="q")
 
     inquiry = Inquiry(system, hangs)
     assert inquiry.columns() == {}
+    assert known.wait(120)
     now += SECONDS / 2
     assert inquiry.columns() == {}
     now += SECONDS / 2

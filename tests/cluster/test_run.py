@@ -17,7 +17,7 @@ import pytest
 
 from helpers import mpi as mpis
 from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster, write_control
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.mpi import Mpi
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
@@ -33,7 +33,7 @@ class Run:
 
     def end(self, status: int = 0) -> str:
         """Its lines at the end."""
-        _, text = self.process.communicate(timeout=120)
+        _, text = self.process.communicate(timeout=DEADLINE_SECONDS)
         assert self.process.returncode == status, text
         return "\n".join(line for line in text.splitlines() if line.startswith("barograph: "))
 
@@ -219,17 +219,15 @@ def test_a_sidecar_that_is_killed_on_a_node_goes_on(nodes: Cluster, mpich: Mpi) 
     assert_nothing_left(nodes, nodes.names)
 
 
-def test_a_failing_program_has_its_status_and_nobody_waits_long(nodes: Cluster, mpich: Mpi) -> None:
-    began = time.monotonic()
+def test_a_failing_program_has_its_status_and_nobody_waits_for_its_end(nodes: Cluster, mpich: Mpi) -> None:
     before = len(nodes.rows("jobs"))
-    run = start(nodes, mpich, 100, nodes.names)
+    run = start(nodes, mpich, 1000, nodes.names)
     wait_until(lambda: len(nodes.rows("jobs")) > before, "it runs", every=0.3)
     job = newest_job(nodes)
     found = nodes.nodes["n2"].run("/bin/sh", "-c", "pgrep steps | head -1")
     nodes.nodes["n2"].run("/bin/sh", "-c", f"kill -9 {found.split()[0]}")
-    _, text = run.process.communicate(timeout=120)
+    _, text = run.process.communicate(timeout=DEADLINE_SECONDS)
     assert run.process.returncode not in (0, None), text
-    assert time.monotonic() - began < 90
     assert "3 nodes" in text
     assert_once(nodes, job)
     assert_nothing_left(nodes, nodes.names)
@@ -243,5 +241,5 @@ def test_the_launcher_that_is_killed_leaves_nothing(nodes: Cluster, mpich: Mpi) 
     os.kill(run.process.pid, signal.SIGKILL)
     for name in nodes.names:
         nodes.nodes[name].run("/bin/sh", "-c", "pkill steps || true")
-    run.process.communicate(timeout=60)
+    run.process.communicate(timeout=DEADLINE_SECONDS)
     assert_nothing_left(nodes, nodes.names)

@@ -29,7 +29,7 @@ from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.main import main as daemon_main
 from barograph_collector.server import Collector
-from helpers.log import Daemon, Producer, blocks, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Daemon, Producer, blocks, collector_on, wait_until
 from helpers.munged import munged
 
 JOB = "lab/4711.0.0"
@@ -70,7 +70,7 @@ class Facility:
         return {reason: count for reason, count in self.collector.counters.rejected.items() if count}
 
     def rows(self, table: str, column: str) -> list[object]:
-        with LogReader(self.collector.endpoint, 30, self.key("reader", "staff")) as reader:
+        with LogReader(self.collector.endpoint, DEADLINE_SECONDS, self.key("reader", "staff")) as reader:
             return [value for batch in reader.read_all(table) for value in batch.columns[column]]
 
 
@@ -296,7 +296,7 @@ def test_each_role_has_its_permissions_only(facility: Facility) -> None:
         agent.hello(facility.proof())
         agent.append(1, "work_edits", 1, edit)
         assert agent.receive(wire.Refuse).reason == "forbidden"
-    with facility.agent() as agent, LogReader(endpoint, 30, facility.key("agent", "nodes")) as stranger:
+    with facility.agent() as agent, LogReader(endpoint, DEADLINE_SECONDS, facility.key("agent", "nodes")) as stranger:
         agent.hello(facility.proof())
         for table in ("scores", "nodes"):
             agent.send(wire.Read(1, table, 0, 1, JOB))
@@ -331,7 +331,7 @@ def test_a_read_that_waits_is_refused_once_its_key_is_revoked(facility: Facility
 
 def test_a_revoked_key_is_refused_on_open_connections(facility: Facility) -> None:
     gone = facility.key("reader", "gone")
-    with facility.agent(key="old") as agent, LogReader(facility.collector.endpoint, 30, gone) as reader:
+    with facility.agent(key="old") as agent, LogReader(facility.collector.endpoint, DEADLINE_SECONDS, gone) as reader:
         agent.hello(facility.proof())
         assert reader.read("blocks", 0).rows == 0
         for name in ("old", "gone"):
@@ -447,7 +447,7 @@ def test_a_producer_beyond_its_rate_limit_is_delayed_and_loses_nothing(tmp_path:
         finally:
             link.close()
         assert collector.counters.rejected["rate"] > 0
-        with LogReader(collector.endpoint, 30) as reader:
+        with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
             stored = [value for batch in reader.read_all("blocks") for value in batch.columns["first_index"]]
         assert stored == list(range(1000, 31_000))
 
@@ -466,7 +466,7 @@ def test_a_running_daemon_reloads_changed_keys_and_keeps_the_former_ones_if_they
         (directory / keys.CLIENTS).write_text("[")
         wait_until(lambda: "the former entries stay valid" in "".join(daemon.log), "the bad file is logged")
         for key in (staff, late):
-            with LogReader(daemon.endpoint, 30, key) as reader:
+            with LogReader(daemon.endpoint, DEADLINE_SECONDS, key) as reader:
                 assert reader.read("blocks", 0).rows == 0
 
 
@@ -490,7 +490,7 @@ def test_an_unsafe_command_line_is_refused(
 def test_a_missing_key_directory_is_one_line_and_status_73(tmp_path: Path) -> None:
     words = ["--state", str(tmp_path / "state"), "--keys", str(tmp_path / "none")]
     command = [sys.executable, "-m", "barograph_collector.main", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     missing = tmp_path / "none" / "collector.json"
     text = f"cannot read {missing}: No such file or directory; `barograph keys init` makes it"
     assert (done.returncode, done.stderr) == (73, f"barograph collector: {text}\n")

@@ -18,7 +18,7 @@ from barograph_agent.protocol import wire
 from barograph_collector import main
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
-from helpers.log import Daemon, Producer, blocks, wait_until
+from helpers.log import DEADLINE_SECONDS, Daemon, Producer, blocks, wait_until
 
 KILLS = 6
 UNLIMITED = ("--rate", "1e9")
@@ -66,7 +66,7 @@ class Stream:
 
 
 def indices(endpoint: str) -> list[int]:
-    with LogReader(endpoint, timeout=60) as reader:
+    with LogReader(endpoint, timeout=DEADLINE_SECONDS) as reader:
         return [index for batch in reader.read_all("blocks") for index in batch.columns["first_index"].tolist()]
 
 

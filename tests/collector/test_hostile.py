@@ -73,7 +73,7 @@ def test_an_honest_producer_delivers_exactly_once_beside(
             # On a busy machine a client may be slower than the journal, and never exceed its credit.
             with acknowledgements_held(collector) if name == "acks never read" else contextlib.nullcontext():
                 wait_until(lambda: refused(collector) >= COUNTED[name], f"{COUNTED[name]} are counted")
-        with LogReader(collector.endpoint, 30) as reader:
+        with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
             pages = reader.read_all("blocks", job="honest/1.0.0")
             assert [index for page in pages for index in page.columns["first_index"]] == list(range(10, 510))
 
@@ -92,7 +92,7 @@ def test_an_honest_agent_delivers_exactly_once_beside(name: str, tmp_path: Path)
                 producer.append(seq, "blocks", 10, blocks(10, first=10 * seq, job=honest.job))
                 producer.receive_ack(seq)
             wait_until(lambda: refused(collector) >= COUNTED[name], f"{COUNTED[name]} are counted")
-        with LogReader(collector.endpoint, 30, reading) as reader:
+        with LogReader(collector.endpoint, DEADLINE_SECONDS, reading) as reader:
             pages = list(reader.read_all("blocks"))
             assert {job for page in pages for job in page.columns["job"]} == {honest.job}
             assert [index for page in pages for index in page.columns["first_index"]] == list(range(10, 510))
@@ -179,7 +179,7 @@ def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, mo
     monkeypatch.setattr(router_socket, "HANDSHAKE_MS", 200)
     with collector_on(tmp_path / "log.duckdb") as collector:
         address = urlsplit(collector.endpoint)
-        silent = [socket.create_connection((address.hostname, address.port), 30) for _ in range(50)]
+        silent = [socket.create_connection((address.hostname, address.port), DEADLINE_SECONDS) for _ in range(50)]
         for connection in silent:
             while connection.recv(64):  # the collector's own greeting, and then its end
                 pass
@@ -198,7 +198,7 @@ def test_an_oversized_append_is_used_up_and_an_oversized_frame_ends_its_connecti
         producer.receive_ack(1)
         monitor = producer.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         producer.socket.send(bytes(wire.MAX_BYTES + 1))
-        assert monitor.poll(30_000)
+        assert monitor.poll(1000 * DEADLINE_SECONDS)
         producer.socket.disable_monitor()
         monitor.close()
         wait_until(lambda: bool(producer.socket.poll(0, zmq.POLLOUT)), "the client has connected again")

@@ -149,6 +149,7 @@ with Store(state / "log.duckdb") as store:
     for number in range(10**6):
         store.commit([any_rows(t, 200, np.random.default_rng(), 2) for t in ("blocks", "runs")], {"s": store.head + 1})
         publisher.look()
+        print("published", flush=True)
 """
 
 
@@ -158,12 +159,12 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_se
     chance, url = random.Random(5), server.database("kills")
     tests = str(Path(__file__).parents[1])
     command = [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), tests, url]
-    kill_publishers(command, 8, chance, server.stop, server.start)
+    kill_publishers(command, 4, chance, server.stop, server.start)
     with Store(tmp_path / "log.duckdb") as store:
         publisher = Publisher(store, Lake.at(tmp_path / "lake", url))
         publish(publisher)
         publisher.close()
-        assert store.head > 2000
+        assert store.head >= 4 * 400
         assert alike(rows_of(tmp_path / "lake", *TABLES, catalog=url), logged(store, *TABLES))
 
 

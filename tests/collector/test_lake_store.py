@@ -27,7 +27,7 @@ from barograph_collector.storage.store import LOG, Store
 from helpers.archives import FIRST, WRITTEN, History, asked, followed, paged, selected
 from helpers.clocks import system_at
 from helpers.lakes import alike, any_rows, attached_rows, job_row, kill_publishers, loaded, logged
-from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 from helpers.object_store import KEY, SECRET, Swift
 from helpers.postgres import Postgres
 from helpers.up import Up
@@ -212,22 +212,22 @@ def test_rows_are_acknowledged_while_the_store_is_away_and_days_of_the_database_
     with (
         collector_on(tmp_path / "log.duckdb", **publishes) as collector,
         Producer(collector.endpoint) as producer,
-        LogReader(collector.endpoint) as reader,
+        LogReader(collector.endpoint, DEADLINE_SECONDS) as reader,
     ):
         publisher = collector.publisher
         assert publisher is not None
-        assert reader.query("SELECT count(*) FROM silences", seconds=30.0).note == ""
+        assert reader.query("SELECT count(*) FROM silences", seconds=DEADLINE_SECONDS).note == ""
         swift.kill()
         producer.hello()
         for seq in range(1, 6):
             producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
         producer.receive_ack(5)
-        answer = reader.query("SELECT count(*) FROM scores", seconds=30.0)
+        answer = reader.query("SELECT count(*) FROM scores", seconds=DEADLINE_SECONDS)
         assert "day 2024-10-04 could not be read: " in answer.note
         wait_until(lambda: publisher.figures.failures > 0, "the store is away")
         swift.start()
         wait_until(lambda: publisher.figures.position == collector.counters.last_offset, "the rows are in the lake")
-        assert reader.query("SELECT count(*) FROM scores", seconds=30.0).note == ""
+        assert reader.query("SELECT count(*) FROM scores", seconds=DEADLINE_SECONDS).note == ""
 
 
 PUBLISH_FOREVER = """
@@ -247,6 +247,7 @@ with Store(state / LOG, lake=lake.data) as store:
     for number in range(10**6):
         store.commit([any_rows(t, 200, np.random.default_rng(), 2) for t in ("blocks", "runs")], {"s": store.head + 1})
         publisher.look()
+        print("published", flush=True)
 """
 
 
@@ -259,7 +260,7 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_st
     kill_publishers(command, 4, chance, swift.kill, swift.start, {**os.environ, **swift.environment})
     with Store(tmp_path / LOG, lake=lake.data) as store:
         published(store, lake).close()
-        assert store.head > 1000
+        assert store.head >= 4 * 400
         assert alike(rows_of(swift, lake, "blocks", "runs"), logged(store, "blocks", "runs"))
 
 

@@ -22,7 +22,7 @@ from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.server import Collector
 from barograph_collector.storage.store import Store
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 
 
 class Supervisor:
@@ -127,12 +127,12 @@ def test_the_pulse_of_a_collector_is_that_of_its_receive_thread(tmp_path: Path) 
             released.wait()
 
         collector._mailbox.put(freeze)
-        assert frozen.wait(30)
+        assert frozen.wait(DEADLINE_SECONDS)
         collector.pulse()
         assert not any(collector.pulse() for _ in range(100))
         released.set()
         wait_until(collector.pulse, "the receive thread answers again")
-        assert collector.stop(30)
+        assert collector.stop(DEADLINE_SECONDS)
 
 
 def logged(capfd: pytest.CaptureFixture[str]) -> str:

@@ -17,7 +17,7 @@ from barograph_collector.query.sql import THREADS, Querier
 from barograph_collector.server import Collector
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
-from helpers.log import Producer, blocks, collector_on
+from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on
 
 # More than any machine does in the time of a test; the limit on the result is no help, for it counts.
 ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c WHERE a.range + b.range < c.range"
@@ -41,7 +41,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 @pytest.fixture
 def reader(collector: Collector) -> Iterator[LogReader]:
-    with LogReader(collector.endpoint, timeout=30) as connected:
+    with LogReader(collector.endpoint, timeout=DEADLINE_SECONDS) as connected:
         yield connected
 
 
@@ -96,7 +96,10 @@ def test_a_query_ends_when_its_time_is_over(reader: LogReader) -> None:
 
 
 def test_while_a_query_runs_rows_are_taken_and_read_and_a_stop_does_not_wait_for_it(collector: Collector) -> None:
-    with Producer(collector.endpoint, "second") as person, LogReader(collector.endpoint, timeout=30) as daemon:
+    with (
+        Producer(collector.endpoint, "second") as person,
+        LogReader(collector.endpoint, timeout=DEADLINE_SECONDS) as daemon,
+    ):
         person.send(wire.Sql(1, ENDLESS, 1, 60.0))
         person.hello()  # answered after the query was taken
         person.append(1, "blocks", 5, blocks(5, first=1000))

@@ -25,7 +25,7 @@ from barograph_collector.server import Collector
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.store import Store
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, NOT_ZEROMQ
-from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 from helpers.up import free_ports
 
 
@@ -44,7 +44,7 @@ def producer(collector: Collector) -> Iterator[Producer]:
 
 @pytest.fixture
 def reader(collector: Collector) -> Iterator[LogReader]:
-    with LogReader(collector.endpoint, timeout=30) as connected:
+    with LogReader(collector.endpoint, timeout=DEADLINE_SECONDS) as connected:
         yield connected
 
 
@@ -63,7 +63,7 @@ def test_streams_that_memory_has_forgotten_come_back_where_they_were(
                 assert producer.hello().acked == seq - 1
                 producer.append(seq, "blocks", 5, blocks(5, first=5 * seq, job=f"lab/{number}.0.0"))
                 producer.receive_ack(seq)
-        reader = held.enter_context(LogReader(collector.endpoint, timeout=30))
+        reader = held.enter_context(LogReader(collector.endpoint, timeout=DEADLINE_SECONDS))
         assert len(stored(reader, "blocks", "first_index")) == 8 * 15
         assert not collector.counters.queue_rows
         for other in range(4):
@@ -174,7 +174,7 @@ def test_a_producer_that_ignores_its_credit_is_bounded_and_loses_nothing(
     # What the journal has not is not acknowledged, and gives no credit back.
     may_append = threading.Event()
     append = Journal.append
-    monkeypatch.setattr(Journal, "append", lambda *arguments: may_append.wait(30) and append(*arguments))
+    monkeypatch.setattr(Journal, "append", lambda *arguments: may_append.wait(DEADLINE_SECONDS) and append(*arguments))
     for seq in range(1, 101):
         producer.append(seq, "blocks", 10, blocks(10, first=10 * seq))
     wait_until(lambda: sum(collector.counters.rejected.values()) == 36, "messages 65 to 100 are refused")
@@ -290,7 +290,7 @@ def test_a_reader_says_who_did_not_answer_and_goes_on_when_the_collector_is_back
             f"no answer from the collector at {endpoint} within 0.2 s;"
             " check that `barograph up` or `barograph collector` runs there"
         )
-        reader.timeout = 30
+        reader.timeout = DEADLINE_SECONDS
         with collector_on(tmp_path / "log.duckdb", endpoint):
             assert reader.read("blocks", 0).columns["first_index"].tolist() == [0, 1]
 

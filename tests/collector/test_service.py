@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from barograph_collector.daemon import service
 from barograph_collector.daemon.service import Shutdown
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 
 
 def test_sighup_ends_a_wait_once_and_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_silent_connections_and_many_at_once_do_not_end_the_metrics(monkeypatch:
     served = service.serve_metrics(CollectorRegistry(), "127.0.0.1", 0)
     threads = threading.active_count()
     try:
-        silent = [socket.create_connection(served.address, 10.0) for _ in range(40)]
+        silent = [socket.create_connection(served.address, DEADLINE_SECONDS) for _ in range(40)]
         # Beyond those that are answered, connections are closed at once, the others when they have been silent.
         for one in silent:
             assert one.recv(1) == b""

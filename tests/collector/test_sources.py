@@ -19,7 +19,7 @@ from barograph_collector.daemon.runner import Output, Runner
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.sources import OF_NO_JOB, START_SECONDS, FollowedCollector, Sources, SourcesExporter
 from barograph_collector.server import Collector
-from helpers.log import Producer, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
 
 A, B = "tcp://a:1", "tcp://b:1"
 
@@ -264,7 +264,7 @@ def test_verdicts_return_to_the_log_of_their_job_and_all_metrics_tell_who_answer
     jobs = [f"lab/{number}.0.0" for number in range(20)]
     by_log = {one: [job for job in jobs if shard_of(job, endpoints) == one] for one in endpoints}
     places = JobPlaces(endpoints)
-    sources = Sources([LogReader(one, 10.0) for one in endpoints], ["runs"], places, lambda: 0.0)
+    sources = Sources([LogReader(one, DEADLINE_SECONDS) for one in endpoints], ["runs"], places, lambda: 0.0)
     writer = PlacedWriter(places, "judge/1")
     runner = Runner(Judge(), sources, writer, clock=lambda: 7.0)
     exporter = SourcesExporter("judge", sources, writer)
@@ -284,7 +284,7 @@ def test_verdicts_return_to_the_log_of_their_job_and_all_metrics_tell_who_answer
         wait_until(lambda: len(sources.delivered) == 2 or sources.prepare(lambda ready: None), "both answer")
         wait_until(judged, "all rows are judged")
         for endpoint, own in by_log.items():
-            with LogReader(endpoint, 10.0) as reader:
+            with LogReader(endpoint, DEADLINE_SECONDS) as reader:
                 found = [job for page in reader.read_all("scores") for job in page.columns["job"]]
                 assert sorted(found) == sorted(own)
                 assert bool(reader.read("paces", 0).rows) == (endpoint == endpoints[0])
@@ -299,7 +299,7 @@ def test_verdicts_return_to_the_log_of_their_job_and_all_metrics_tell_who_answer
 def test_a_log_keeps_its_name(pair: list[Collector]) -> None:
     names = set()
     for one in pair:
-        with LogReader(one.endpoint, 10.0) as reader:
+        with LogReader(one.endpoint, DEADLINE_SECONDS) as reader:
             names |= {reader.identity(), reader.identity()}
     assert len(names) == 2
 

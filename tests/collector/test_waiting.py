@@ -20,7 +20,7 @@ from barograph_collector.net.waiting_reads import READS, SECONDS, WaitingRead, W
 from barograph_collector.server import Collector
 from barograph_collector.storage.rows import CheckedRows
 from helpers.clocks import system_at
-from helpers.log import Producer, blocks, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 from helpers.up import free_ports
 
 LONG = 50.0
@@ -189,7 +189,7 @@ def test_a_read_that_makes_no_sense_is_answered_in_words(collector: Collector, r
 
 
 def test_a_follower_that_waits_has_the_rows_when_its_connection_is_readable(collector: Collector) -> None:
-    with Producer(collector.endpoint) as producer, LogReader(collector.endpoint, 30) as reader:
+    with Producer(collector.endpoint) as producer, LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         producer.hello()
         follower = Follower(reader, ["jobs", "blocks"], wait_seconds=LONG)
         assert list(follower.poll()) == list(follower.poll()) == []
@@ -208,7 +208,7 @@ def test_a_follower_that_waits_has_the_rows_when_its_connection_is_readable(coll
 def test_a_wait_that_another_request_interrupts_or_that_is_refused_begins_anew(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LogReader(collector.endpoint, 30) as reader:
+    with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
 
         def is_refused() -> bool:
             try:

@@ -21,7 +21,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from helpers.alerting import RULES, Webhook, tool, watched
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up, free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -89,12 +89,12 @@ class Job:
                  first_index=np.arange(self._index, self._index + len(one)), sum_seconds=one, sum_squares=one**2,
                  sum_cubes=one**3, min_seconds=one, max_seconds=one, ended_at=ends)  # fmt: skip
         self._index, self.at = self._index + len(one), float(ends[-1])
-        assert self._link.wait_idle(60)
+        assert self._link.wait_idle(DEADLINE_SECONDS)
 
     def end(self) -> None:
         self.put("runs", 1, ended_at=self.at, runtime_seconds=0.004 * self._index, exit_status=0,
                  intervals=self._index, dropped=0, imported=0)  # fmt: skip
-        assert self._link.wait_idle(60)
+        assert self._link.wait_idle(DEADLINE_SECONDS)
 
     def close(self) -> None:
         self._link.close()
@@ -182,6 +182,6 @@ def test_a_failed_canary_names_the_failed_step(tmp_path):
         f"--collector=tcp://127.0.0.1:{free_ports(1)}",
         "--seconds=1",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     assert done.returncode == 69
     assert "has not acknowledged the job" in done.stderr

@@ -194,8 +194,9 @@ def test_runs_of_a_lake_are_scored_by_scale_and_size(tmp_path: Path, capsys: pyt
 
 @pytest.mark.process
 def test_a_dask_cluster_reads_the_lake(
-    lake: tuple[Path, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lake: tuple[Path, object], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("barograph_modeler.refits.workers.CONNECT_SECONDS", 120)
     alone = printed(capsys, "--lake", str(lake[0]))
     with Cluster(1, tmp_path) as cluster:
         assert printed(capsys, "--lake", str(lake[0]), "--dask", cluster.address) == alone

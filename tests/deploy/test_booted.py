@@ -81,7 +81,7 @@ def test_a_reload_reads_the_configuration_again(service: Machine) -> None:
     before = [pid(service, unit) for unit in UNITS]
     service.run("systemctl", "reload", *UNITS[:3])
     for unit in UNITS[:3]:
-        wait_until(lambda unit=unit: "configuration read again" in journal(service, unit), f"{unit} says so", 60)
+        wait_until(lambda unit=unit: "configuration read again" in journal(service, unit), f"{unit} says so")
     assert [pid(service, unit) for unit in UNITS] == before
 
 
@@ -92,7 +92,7 @@ def test_a_killed_or_frozen_daemon_is_restarted(service: Machine) -> None:
     for signal in ("KILL", "STOP"):
         before = pid(service, unit)
         service.run("systemctl", "kill", f"--signal={signal}", unit)
-        wait_until(lambda before=before: pid(service, unit) not in (0, before), f"{unit} is back after {signal}", 120)
+        wait_until(lambda before=before: pid(service, unit) not in (0, before), f"{unit} is back after {signal}")
         wait_active(service)
 
 
@@ -116,7 +116,7 @@ def test_a_sidecar_runs_in_its_own_scope_until_the_job_ends(service: Machine) ->
 
     service.run(*hook, "job-begin", *job, "nobody")
     # The scope that was made to see whether that works is there for a moment longer.
-    wait_until(lambda: len(watching()) == len(scopes()) == 1, "the sidecar runs", 60)
+    wait_until(lambda: len(watching()) == len(scopes()) == 1, "the sidecar runs")
     (scope,) = scopes()
     assert scope.startswith("barograph-slurm-7-n1-")
     assert scope in service.run("cat", f"/proc/{watching()[0]}/cgroup")
@@ -124,7 +124,7 @@ def test_a_sidecar_runs_in_its_own_scope_until_the_job_ends(service: Machine) ->
     assert set(limits.split("\n")) >= {"MemoryMax=536870912", "TasksMax=32"}
     assert "infinity" not in limits
     service.run(*hook, "job-end", *job)
-    wait_until(lambda: not watching() and not scopes(), "sidecar and scope have ended", 60)
+    wait_until(lambda: not watching() and not scopes(), "sidecar and scope have ended")
 
 
 def test_the_target_stops_all_units_in_order(service: Machine) -> None:

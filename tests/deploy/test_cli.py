@@ -21,12 +21,12 @@ sys.exit(main(sys.argv[1:]))
 
 def barograph(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "barograph", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def agent_only(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT_EXTRAS, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_closed_pipe_is_no_error():

@@ -25,7 +25,7 @@ from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.options import parse
 from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up, free_ports
 
 ALPHA = "BAROGRAPH_ALERTS_ALPHA"
@@ -276,11 +276,11 @@ def test_up_uses_addresses_and_directories_of_the_configuration(tmp_path: Path) 
     words = [sys.executable, "-m", "barograph", "up", f"--config={file}"]
     with log.open("wb") as out, subprocess.Popen(words, stdout=out, stderr=out) as process:
         try:
-            wait_until(lambda: "ready:" in log.read_text() or process.poll() is not None, "all are ready", 120)
+            wait_until(lambda: "ready:" in log.read_text() or process.poll() is not None, "all are ready")
             assert process.poll() is None, log.read_text()
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(DEADLINE_SECONDS)
     said = log.read_text()
     assert f"collector listening on tcp://127.0.0.1:{port}, log in {state}/log.duckdb" in said
     assert f"metrics on http://127.0.0.1:{port + 3}/metrics" in said

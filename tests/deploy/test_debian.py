@@ -56,10 +56,10 @@ def test_the_package_for_nodes_brings_the_command_the_shim_and_hooks_that_work(m
     machine.run(*nobody, "test", "-r", "/etc/barograph/libbarograph.so")
     scopes = ["systemctl", "list-units", "--type=scope", "--plain", "--no-legend", "barograph-slurm-7-n1-*"]
     sidecar = ["pgrep", "--full", "--uid", "65534", "^/opt/barograph/bin/python .*barograph_agent.sidecar.nodewatch"]
-    wait_until(lambda: machine.run(*sidecar, check=False), "the sidecar runs", 60)
+    wait_until(lambda: machine.run(*sidecar, check=False), "the sidecar runs")
     assert machine.run(*scopes)
     machine.run(*hook, "job-end", "slurm-7@n1", "65534", "65534")
-    wait_until(lambda: not machine.run(*sidecar, check=False), "the sidecar has ended", 60)
+    wait_until(lambda: not machine.run(*sidecar, check=False), "the sidecar has ended")
 
 
 def pids(machine: Machine) -> list[str]:

@@ -21,7 +21,7 @@ from barograph.demo.outcome import DemoOutcome, headline, learned
 from barograph.demo.runs import ClassBand, DemoRun, newest_job, read_band, read_run
 from barograph_collector.client.log_reader import LogReader
 from helpers.history import runtime, write_history
-from helpers.log import Producer, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
 
 HOG_AT = 1005.0
 WORKLOAD = "lab/hpcg@8x1"
@@ -150,7 +150,7 @@ def test_what_others_take_of_cores_is_known_without_what_this_process_takes(tmp_
 
 def test_a_run_is_not_read_before_its_verdict_is_final(tmp_path, monkeypatch):
     monkeypatch.setattr(demo_runs, "VERDICT_SECONDS", 0.0)
-    with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
+    with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         write_history(collector.endpoint)
         with pytest.raises(TimeoutError, match=r"no verdict on lab/1\.0\.0 after 0 s"):
             read_run(reader, "healthy 1", "lab/1.0.0")
@@ -166,7 +166,7 @@ def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(
     scores |= {"sentence": ["a", "b", "c"], "at": [10.0, 11.0, 12.0], "job": "lab/4.0.0", "workload": WORKLOAD}
     scores |= {"onset_at": 9.0, "alarmed_at": 11.0, "windows": 3, "cause": "none", "members": "[]", "evidence": "{}"}
     scores |= {"basis": "history", "recovered_at": math.nan, "hosts": "[]"}
-    with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
+    with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         write_history(collector.endpoint)
         with Producer(collector.endpoint, "daemon") as producer:
             producer.hello()

@@ -18,7 +18,7 @@ from barograph.commands.export import since_argument
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.history import APP, CLASSES, REPEATS, SCALES, nx, runtime, write_history
-from helpers.log import collector_on
+from helpers.log import DEADLINE_SECONDS, collector_on
 
 RUNS = len(SCALES) * REPEATS
 CLASS_NAMES = ["run->ComputeDotProduct+0x1f (7)", "run->std::ptr::operator.+0x2 (9)"]
@@ -40,7 +40,7 @@ def test_a_table_is_exported_as_the_log_has_it(
     assert main(["export", *arguments]) == 0
     assert capsys.readouterr().out == f"{path}: {20 * (RUNS + 2)} rows of blocks\n"
     rows = pyarrow.parquet.read_table(path) if form == "parquet" else pyarrow.csv.read_csv(path)
-    with LogReader(collector.endpoint, 60.0) as reader:
+    with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         (stored,) = reader.read_all("blocks")
     for name, values in stored.columns.items():
         assert rows[name].to_pylist() == list(values), name

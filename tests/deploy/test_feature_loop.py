@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from barograph.cli import main
@@ -17,7 +18,7 @@ from barograph_agent.protocol.tables import TABLES
 from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader
 from helpers import mpi as mpis
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up
 
 pytestmark = [
@@ -28,6 +29,10 @@ pytestmark = [
 RUNS = 31
 STEP = 0.2
 """Seconds that a step takes: the programs sleep until its end is due, so other work on the machine changes little."""
+RUNS_TO_PREDICT = 3
+"""Where the machine is so busy that one is over before its sidecar and the modeler have done their part."""
+SPREAD = 0.08
+"""Standard deviation of the logarithm of a run's time."""
 C = r"""
 #include <mpi.h>
 #include <stdio.h>
@@ -73,7 +78,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def rows(service: Up, table: str, **wanted: str) -> list[dict[str, Any]]:
     """Rows of a table that have these values."""
     found = []
-    with LogReader(service.endpoint, 30.0) as reader:
+    with LogReader(service.endpoint, DEADLINE_SECONDS) as reader:
         for batch in reader.read_all(table):
             names = list(batch.columns)
             found += [dict(zip(names, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]
@@ -86,14 +91,18 @@ def steps_of(number: int) -> int:
 
 
 def write_history(service: Up, app: str, steps: int) -> None:
-    """Appends runs like the only one of this application, which had `steps`: with others, and counts in proportion."""
+    """Appends runs like the only one of this application, which had `steps`: with others, and counts in proportion.
+
+    Their times vary by more than what a busy machine adds to one.
+    """
+    rng = np.random.default_rng(1)
     (job,) = rows(service, "jobs", app=app)
     (run,) = rows(service, "runs", job=job["job"])
     features = rows(service, "features", job=job["job"])
     assert any(feature["value"] == steps for feature in features)
     made: dict[str, list[dict[str, Any]]] = {"jobs": [], "features": [], "runs": []}
     for number in range(1, RUNS):
-        more = steps_of(number) - steps
+        more, stretch = (steps_of(number) - steps) * STEP, rng.lognormal(0, SPREAD)
         named = {"job": f"{job['job']}-{number}"}
         made["jobs"].append(job | named)
         for feature in features:
@@ -102,15 +111,16 @@ def write_history(service: Up, app: str, steps: int) -> None:
             if counts or value == steps:
                 value = value * steps_of(number) // steps
             if counts:
-                known += more * STEP
+                known = (known + more) * stretch
             made["features"].append(feature | named | {"value": value, "known_seconds": known})
-        took = {"runtime_seconds": run["runtime_seconds"] + more * STEP, "ended_at": run["ended_at"] + more * STEP}
+        seconds = (run["runtime_seconds"] + more) * stretch
+        took = {"runtime_seconds": seconds, "ended_at": run["ended_at"] - run["runtime_seconds"] + seconds}
         made["runs"].append(run | named | took)
     writer = LogWriter(service.endpoint, f"history/{app}")
     # The ends in one message: the first model learns from all of them.
     for table, those in made.items():
         writer.put(table, len(those), {name: [row[name] for row in those] for name in TABLES[table].columns})
-    assert writer.close(60)
+    assert writer.close(DEADLINE_SECONDS)
 
 
 def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps: int) -> dict[str, Any]:
@@ -120,19 +130,23 @@ def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps:
     write_history(service, app, steps_of(0))
     wait_until(lambda: rows(service, "models", application=f"local/{app}"), "a model of features", seconds=300)
     words = [sys.executable, "-m", "barograph", "run", "--app", app, "--", *command(steps)]
-    process = subprocess.Popen(words, env=service.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def predictions() -> list[dict[str, Any]]:
+    def predictions(pid: int) -> list[dict[str, Any]]:
         found = rows(service, "predictions", application=f"local/{app}", method="features")
         # The last of the others may have been running still when there was a model.
-        return [row for row in found if row["job"].endswith(f"-{process.pid}.0.0")]
+        return [row for row in found if row["job"].endswith(f"-{pid}.0.0")]
 
-    wait_until(lambda: predictions() or process.poll() is not None, "a prediction", seconds=60)
-    assert process.poll() is None, "the run has ended unpredicted"
-    (said,) = predictions()
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    wait_until(lambda: rows(service, "outcomes", job=said["job"], method="features"), "an outcome", seconds=60)
+    for _ in range(RUNS_TO_PREDICT):
+        process = subprocess.Popen(words, env=service.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda run=process: predictions(run.pid) or run.poll() is not None, "a prediction")
+        in_time = process.poll() is None
+        process.communicate(timeout=DEADLINE_SECONDS)
+        assert process.returncode == 0
+        if in_time:
+            break
+    assert in_time, "every run has ended unpredicted"
+    (said,) = predictions(process.pid)
+    wait_until(lambda: rows(service, "outcomes", job=said["job"], method="features"), "an outcome")
     return said
 
 

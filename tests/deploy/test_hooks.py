@@ -274,7 +274,7 @@ def flux_shell(node: Node, tmp_path: Path) -> Callable[..., list[dict[str, str]]
     def run(**environment: str) -> list[dict[str, str]]:
         words = [f"{name}={value}" for name, value in environment.items()]
         command = [lua, str(shell), str(plugin), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         tasks: list[dict[str, str]] = [{}, {}]
         for line in done.stdout.splitlines():
             number, _, text = line.partition(" ")
@@ -432,7 +432,7 @@ def test_nothing_in_the_environment_of_a_pbs_job_is_executed_as_root(
     note.chmod(0o666)
     (open_folder / "evil.c").write_text(HOSTILE_PRELOAD % note)
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, open_folder / "evil.c"], check=True, timeout=60)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, open_folder / "evil.c"], check=True, timeout=120)
     for name in ("id", "setpriv", "sh", "timeout", "mkdir", "flock", "python3", "systemd-run"):
         (bin_ / name).write_text(f"#!/bin/sh\n/usr/bin/id -u >> {note}\n")
         (bin_ / name).chmod(0o755)

@@ -28,7 +28,7 @@ from barograph_collector.server import Collector
 from barograph_modeler.recognition.recorded import UnreadableSalt
 from barograph_modeler.serving.page import PredictPage
 from helpers.features import inline_features
-from helpers.log import collector_on
+from helpers.log import DEADLINE_SECONDS, collector_on
 from helpers.works import new_modeler
 
 SACCT = """\
@@ -75,7 +75,7 @@ def run(collector: Collector, text: str, path: Path, *words: str) -> int:
 
 def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
     """All rows of a table of the log."""
-    with LogReader(collector.endpoint, 60.0) as log:
+    with LogReader(collector.endpoint, DEADLINE_SECONDS) as log:
         pages = [page.columns for page in log.read_all(table)]
     return [
         dict(zip(one, values, strict=True)) for one in pages for values in zip(*map(list, one.values()), strict=True)

@@ -27,7 +27,7 @@ from barograph_agent.deliver.keys import load
 from barograph_collector.auth import keys
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
-from helpers.log import collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 
 SACCT = """\
 JobID|JobName|State|Elapsed|NTasks|NNodes|NCPUS|Start|End|User|Cluster
@@ -238,7 +238,7 @@ def test_an_invalid_mapping_is_refused(words, reason):
 
 def stored(collector: Collector) -> tuple[list[str], list[float]]:
     """Jobs, and runtimes, in the log."""
-    with LogReader(collector.endpoint, 60.0) as log:
+    with LogReader(collector.endpoint, DEADLINE_SECONDS) as log:
         jobs = [job for page in log.read_all("jobs") for job in page.columns["job"]]
         return jobs, [float(one) for page in log.read_all("runs") for one in page.columns["runtime_seconds"]]
 
@@ -395,7 +395,7 @@ def test_an_unreadable_file_is_one_line_and_status_65(collector, tmp_path, capsy
 def test_standard_input_is_read_and_invalid_bytes_affect_only_their_line(collector):
     command = [sys.executable, "-m", "barograph", "import", "-", "--collector", collector.endpoint]
     account = csv_of(2).encode() + b"\xff,\xff,1\n" + b"fft,4,9\n"
-    done = subprocess.run(command, input=account, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=account, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
     assert done.stdout == b"3 runs added, 0 known already\nnot learned: none\n1 bad line\n", done.stderr
 
 

@@ -17,6 +17,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from helpers.jobs import Simulation
+from helpers.log import DEADLINE_SECONDS
 from helpers.up import Up
 
 WORKLOAD = "lab/app@2x1"
@@ -43,7 +44,7 @@ def deliver(service: Up, job: dict[str, dict]) -> str:
             min_seconds=one, max_seconds=one, ended_at=ends[part])  # fmt: skip
     put("runs", 1, ended_at=float(ends[-1]), runtime_seconds=float(seconds.sum()), exit_status=0,
         intervals=len(seconds), dropped=0, imported=0)  # fmt: skip
-    assert link.wait_idle(60)
+    assert link.wait_idle(DEADLINE_SECONDS)
     link.close()
     return name
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from barograph.views.advice import sentences
-from helpers.log import Producer
+from helpers.log import DEADLINE_SECONDS, Producer
 from helpers.scaling import law
 from helpers.up import Up
 
@@ -59,7 +59,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def get(service: Up, query: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{service.port + 2}/predict?{query}", timeout=30) as reply:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{service.port + 2}/predict?{query}", timeout=DEADLINE_SECONDS
+    ) as reply:
         return reply.read().decode()
 
 

@@ -18,7 +18,7 @@ from barograph.operate import config
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph_collector.daemon.service import Exit, Shutdown
 from helpers import confined
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import free_ports
 
 SYSTEMD = Path(__file__).resolve().parents[2] / "deploy/systemd"
@@ -92,7 +92,7 @@ def test_a_daemon_runs_with_the_system_calls_that_its_unit_allows(units: Path, u
     }[name]
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     channel.bind(str(tmp_path / "notify"))
-    channel.settimeout(60)
+    channel.settimeout(DEADLINE_SECONDS)
     log = tmp_path / "log"
     command = confine(unit, HERE, name, *own)
     environment = os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000000"}
@@ -104,7 +104,7 @@ def test_a_daemon_runs_with_the_system_calls_that_its_unit_allows(units: Path, u
                 heard += channel.recv(1024).decode()
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(DEADLINE_SECONDS)
     assert process.returncode == 0, log.read_text()
     assert "ERROR" not in log.read_text()
     assert "Traceback" not in log.read_text()

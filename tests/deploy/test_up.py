@@ -76,7 +76,9 @@ def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
                 return [count for (count,) in connection.execute(query).fetchall()]
             return []
 
-        with urllib.request.urlopen(f"http://127.0.0.1:{service.port + 4}/applications", timeout=60) as page:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{service.port + 4}/applications", timeout=DEADLINE_SECONDS
+        ) as page:
             assert '<td class="n">60</td>' in page.read().decode(), "one page has the runs of both"
         wait_until(lambda: sum(published()) >= 60, "all runs are in the lake with their scores")
         assert sum(published()) == 60

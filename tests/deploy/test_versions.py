@@ -14,7 +14,7 @@ import pytest
 
 from barograph_agent.ring.reader import Ring
 from barograph_collector.client.log_reader import LogReader
-from helpers.log import collector_on
+from helpers.log import DEADLINE_SECONDS, collector_on
 
 RECORDED = Path(__file__).resolve().parents[1] / "data/state"
 BARRIERS = 1000
@@ -50,7 +50,10 @@ def test_the_log_keeps_its_rows_and_takes_those_of_an_orphaned_spool_once(left: 
     (spool,) = (left / "spool").iterdir()
     plan: dict[str, Any] = json.loads((spool / "plan.json").read_text())
     job = plan["stream"].rpartition("/")[0]
-    with collector_on(left / "state/log.duckdb") as collector, LogReader(collector.endpoint, 60.0) as reader:
+    with (
+        collector_on(left / "state/log.duckdb") as collector,
+        LogReader(collector.endpoint, DEADLINE_SECONDS) as reader,
+    ):
         assert {table: count(reader, table) for table in STORED} == STORED
         command = [sys.executable, "-m", "barograph", "spool", "--send", "--collector", collector.endpoint]
         environment = {**os.environ, "BAROGRAPH_SPOOL": str(left / "spool")}

@@ -84,7 +84,7 @@ def maxima(folder: Path) -> None:
             "p": p,
             "date_utc_local": day,
         }
-        for number, (size, p, day) in enumerate(itertools.product((8, 1024), (4, 8), DAYS))
+        for number, (size, p, day) in enumerate(itertools.product((8,), (4, 8), DAYS))
     ]
     write(folder / "sets.csv", sets)
     values = ((row["set_id"], i, rng.gumbel(10 + row["p"] / 8, 1)) for row in sets for i in range(640))

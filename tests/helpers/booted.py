@@ -18,6 +18,7 @@ from typing import Self
 import pytest
 
 from helpers.alerting import tool
+from helpers.log import DEADLINE_SECONDS
 from helpers.mpi import REPOSITORY
 
 PREFIX = Path("/opt/barograph")
@@ -135,7 +136,7 @@ class Machine:
                 os.kill(self._leader, 9)
         if hasattr(self, "_process"):
             self._process.kill()
-            self._process.wait(60)
+            self._process.wait(DEADLINE_SECONDS)
         for path in (self.root, self._mount):
             subprocess.run(["umount", "--lazy", str(path)], capture_output=True, check=False)
 

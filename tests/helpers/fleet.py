@@ -14,7 +14,7 @@ from barograph_agent.deliver.outbox import Memory
 from barograph_agent.deliver.shards import shard_of
 from barograph_agent.protocol import wire
 from barograph_collector.client.log_reader import LogReader
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 
 CLASS: Final = 2**63 + 11
 OTHER: Final = 2**62 + 5
@@ -54,7 +54,7 @@ class Fleet:
         self._link.close()
         assert delivered
         if self._rows:
-            with LogReader(self._endpoint, 60.0) as reader:
+            with LogReader(self._endpoint, DEADLINE_SECONDS) as reader:
                 wait_until(lambda: self._rows in reader.read(self._last_table, -1, 1).columns["offset"], "it is shown")
 
     def job(self, name: str, app: str = "gromacs", user: str = "amara", ranks: int = 64, age: float = 600.0) -> Row:

@@ -11,7 +11,8 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-RANGE_SECONDS = 60.0
+RANGE_SECONDS = 20.0
+"""What a dashboard shows. What was otherwise before that is forgotten soon."""
 RATE_INTERVAL = "10s"
 Panel = dict[str, Any]
 Row = dict[str, str | float]
@@ -60,7 +61,7 @@ class Prometheus:
     def _get(self, path: str, **parameters: object) -> Any:
         address = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(address, timeout=60) as answer:
+            with urllib.request.urlopen(address, timeout=120) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise QueryError(f"{parameters}: {json.load(error)['error']}") from error

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from barograph_collector.client.log_reader import LogReader
-from helpers.log import Producer, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, wait_until
 
 APP: Final = "hpcg"
 SCALES: Final = (2, 4, 8, 16, 32)
@@ -57,5 +57,5 @@ def write_history(endpoint: str) -> None:
                        "intervals": 20, "dropped": 0, "imported": 0}  # fmt: skip
             append("runs", 1, run_row)
             producer.receive_ack(seq)
-    with LogReader(endpoint, 60.0) as reader:
+    with LogReader(endpoint, DEADLINE_SECONDS) as reader:
         wait_until(lambda: job in reader.read("runs", -1, 1).columns["job"], "the history can be read")

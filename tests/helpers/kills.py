@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.service import Node, Service, kill, sidecars
 
 VICTIMS: Final = ("application", "sidecar", "collector")
@@ -77,7 +77,7 @@ def play(node: Node, service: Service, program: Path, number: int, seed: int) ->
             case "collector":
                 service.kill()
                 service.start()
-    run.communicate(timeout=120)
+    run.communicate(timeout=DEADLINE_SECONDS)
     if node.waiting():
         node.barograph("spool", "--send", "--seconds", "60", "--collector", service.endpoint)
     wait_until(lambda: node.waiting() == [], f"everything of {app} is delivered")

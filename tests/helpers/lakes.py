@@ -91,11 +91,11 @@ def kill_publishers(
     command: Sequence[str],
     times: int,
     chance: random.Random,
-    stop: Callable[[], None],
-    start: Callable[[], None],
+    stop: Callable[[], None] | None = None,
+    start: Callable[[], None] = lambda: None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a publisher that prints `begun`, and kill it at a random instant, so often.
+    """Run a publisher that prints `begun`, and `published` after a commit, and kill it at a random instant, so often.
 
     stop, start: of the server with the lake or its catalog, which is away every other time.
     """
@@ -103,8 +103,10 @@ def kill_publishers(
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"begun\n"
-            time.sleep(chance.uniform(0.1, 2.0))
-            if number % 2:
+            for _ in range(chance.randrange(1, 4)):
+                assert process.stdout.readline() == b"published\n"
+            time.sleep(chance.uniform(0.0, 0.5))
+            if stop is not None and number % 2:
                 stop()
                 time.sleep(chance.uniform(0.0, 0.5))
                 assert process.poll() is None

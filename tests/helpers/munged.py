@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def munged(directory: Path) -> Iterator[str]:
         yield str(paths["socket"])
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(DEADLINE_SECONDS)
 
 
 def _listens(path: Path) -> bool:

@@ -38,13 +38,21 @@ def run_build(output: Path, **environment: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
 
 
-def built_shim(factory: pytest.TempPathFactory, *flags: str) -> Path:
+WITHOUT_LTO = '#!/bin/sh\ncase "$*" in *-flto*) exit 1;; esac\nexec cc "$@"\n'
+"""A compiler that has no link-time optimization."""
+
+
+def built_shim(factory: pytest.TempPathFactory, *flags: str, lto: bool = True) -> Path:
     """The shim compiled with these flags, beside `said`, which has what the compiler said."""
 
     def make(folder: Path) -> None:
-        done = run_build(folder / "libbarograph.so", CC=shlex.join(["cc", "-Werror", *flags]))
+        compiler = folder / "cc"
+        compiler.write_text(WITHOUT_LTO)
+        compiler.chmod(0o755)
+        command = ["cc" if lto else str(compiler), "-Werror", *flags]
+        done = run_build(folder / "libbarograph.so", CC=shlex.join(command))
         assert done.returncode == 0, done.stderr
         (folder / "said").write_text(done.stderr)
 
-    name = blake2b(shlex.join(flags).encode(), digest_size=4).hexdigest()
+    name = blake2b(shlex.join([*flags, str(lto)]).encode(), digest_size=4).hexdigest()
     return once(factory, f"shim-{name}", make) / "libbarograph.so"

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from barograph.demo.interference import MAX_TAKEN, Interference
 
 STEPS, REPEATS = 400_000, 20
 SLOWEST: Final = 1.2
+MAX_ATTEMPTS: Final = 3
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def repeated_if_disturbed(judge: Callable[P, T]) -> Callable[P, T]:
+    """For what judges the speed of real programs: where it fails, and the kernel has counted that others took the cores
+    meanwhile, it is done again. The last of MAX_ATTEMPTS counts, and so does one that nobody has disturbed."""
+
+    @functools.wraps(judge)
+    def repeated(*arguments: P.args, **named: P.kwargs) -> T:
+        for left in reversed(range(MAX_ATTEMPTS)):
+            others = Interference()
+            try:
+                return judge(*arguments, **named)
+            except AssertionError as error:
+                if not left or (taken := others.share()) <= MAX_TAKEN:
+                    raise
+                print(f"again, for others took {taken:.0%} of the cores: {error}")
+        raise AssertionError
+
+    return repeated
 
 
 class Machine(NamedTuple):

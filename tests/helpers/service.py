@@ -58,7 +58,7 @@ class Service:
         """All rows of a table; with `app` those of its only job."""
         job = self.job(app) if app else ""
         found: list[dict[str, Any]] = []
-        with LogReader(self.endpoint, 60.0) as reader:
+        with LogReader(self.endpoint, DEADLINE_SECONDS) as reader:
             for batch in reader.read_all(table, job=job):
                 columns = {name: list(column) for name, column in batch.columns.items()}
                 found += [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -85,7 +85,7 @@ class Service:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        self.process.wait(DEADLINE_SECONDS)
 
 
 class Oracle:
@@ -141,7 +141,13 @@ class Node:
 
     def barograph(self, *words: str | Path, **popen: Any) -> subprocess.CompletedProcess[str]:
         """A `barograph` command, to its end."""
-        popen = {"env": self.environment, "capture_output": True, "text": True, "timeout": 120, **popen}
+        popen = {
+            "env": self.environment,
+            "capture_output": True,
+            "text": True,
+            "timeout": 2 * DEADLINE_SECONDS,
+            **popen,
+        }
         return subprocess.run([sys.executable, "-m", "barograph", *map(str, words)], check=False, **popen)
 
     def run(self, *command: str | Path, app: str = "app", drain: float = 60, **popen: Any) -> Any:

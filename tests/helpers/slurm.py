@@ -16,6 +16,7 @@ from pathlib import Path
 
 from barograph_agent import shim
 from helpers.hooks import unhurried
+from helpers.log import DEADLINE_SECONDS
 from helpers.mpi import OPENMPI_ENVIRONMENT, REPOSITORY, find, missing
 from helpers.munged import munged
 from helpers.up import free_ports
@@ -232,7 +233,7 @@ def _start(command: Sequence[str], environment: dict[str, str], root: Path) -> s
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(60)
+        process.wait(DEADLINE_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -41,7 +41,7 @@ class StageJob:
         for class_id, operation, site, _ in CLASSES:
             self._put("sites", 1, class_id=class_id, before="solver+0x1000 < main+0x20", at=f"{site} < main+0x20",
                       operation=operation)  # fmt: skip
-        assert self._link.wait_idle(60)
+        assert self._link.wait_idle(DEADLINE_SECONDS)
 
     def catch_up(self, slow: float = 1.0) -> None:
         """Run up to the present. Whoever does so too seldom looks as if it had stalled."""
@@ -63,13 +63,13 @@ class StageJob:
                       min_seconds=one[part], max_seconds=one[part], ended_at=ends[part])  # fmt: skip
         self._index += count
         self.at = float(ends[-1]) if count else self.at
-        assert self._link.wait_idle(60)
+        assert self._link.wait_idle(DEADLINE_SECONDS)
 
     def end(self, status: int = 0) -> None:
         """It ends."""
         self._put("runs", 1, ended_at=self.at, runtime_seconds=self.at - self._began, exit_status=status,
                   intervals=self._index, dropped=0, imported=0)  # fmt: skip
-        assert self._link.wait_idle(60)
+        assert self._link.wait_idle(DEADLINE_SECONDS)
 
     def _put_nodes(self, first: int, ended_at: float, slow: float) -> None:
         usual, longest = 0.9 * self._seconds * BLOCK, 0.9 * slow * self._seconds * BLOCK

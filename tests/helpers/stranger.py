@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import pytest
 
-from helpers.log import wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 
 _SETUP: Final = """
 mount -t tmpfs none {layer}
@@ -96,7 +96,7 @@ class Stranger:
                 self._inside(f"exec {line}"), env=environment, stderr=output, stdout=output, text=True
             )
         self._daemons.append((line, process, log))
-        wait_until(lambda: process.poll() is not None or ready in log.read_text(), f"{line!r} says {ready!r}", 120)
+        wait_until(lambda: process.poll() is not None or ready in log.read_text(), f"{line!r} says {ready!r}")
         assert process.poll() is None, f"{line}\n{log.read_text()}"
 
     def stops_everything(self, pattern: str = "") -> None:
@@ -106,7 +106,7 @@ class Stranger:
             line, process, log = started
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0, f"{line}\n{log.read_text()}"
+            assert process.wait(DEADLINE_SECONDS) == 0, f"{line}\n{log.read_text()}"
 
     def _inside(self, line: str) -> list[str]:
         # Who enters a mount namespace is in its root folder.

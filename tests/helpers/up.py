@@ -93,7 +93,9 @@ class Up:
     def metrics(self, daemon: str) -> str:
         """The exposition of one daemon."""
         number = ("collector", "modeler", "alerts").index(daemon)
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port + 1 + number}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port + 1 + number}/metrics", timeout=DEADLINE_SECONDS
+        ) as answer:
             return answer.read().decode()
 
     def wait_for_metric(self, daemon: str, pattern: str) -> str:
@@ -131,6 +133,6 @@ class Up:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=2 * DEADLINE_SECONDS,
             check=False,
         )

@@ -16,6 +16,7 @@ import numpy as np
 from barograph.demo.runs import newest_job
 from barograph_collector.client.log_reader import LogReader
 from helpers.applications import Application, Report, report, start_watched
+from helpers.log import DEADLINE_SECONDS
 from helpers.quiet import Machine, Witness
 from helpers.up import Up
 
@@ -62,7 +63,7 @@ def watch(
         said, disturbed_at = _disturbed(process, *disturbance) if disturbance else (report(process), math.nan)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(DEADLINE_SECONDS)
     machine = witness.seen()
     job = newest_job(reader, known, 60.0)
     pages = [page.columns for page in reader.read_all("scores", job=job)]

@@ -20,10 +20,13 @@ from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import first_fits, publish_all
 from barograph_modeler.forecasts.problems import ProblemSize
 from barograph_modeler.learning.workload import Workload
+from barograph_modeler.refits import dispatch as dispatch_module
+from barograph_modeler.refits import workers
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.dispatch import Dispatch, Loan
 from barograph_modeler.refits.workers import DaskCluster, LocalProcesses
 from barograph_modeler.state.snapshot import FILE_NAME, write_snapshot
+from helpers.log import DEADLINE_SECONDS
 from helpers.up import Up
 from helpers.works import new_modeler
 
@@ -39,7 +42,7 @@ if __name__ == "__main__":
 """
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=DEADLINE_SECONDS):
     until = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < until, "nothing happened"
@@ -56,16 +59,16 @@ def is_gone(pid):
 
 @pytest.mark.process
 def test_local_processes_fit_and_one_that_is_killed_is_told():
-    workers = LocalProcesses(1)
-    pool = workers.executor()
+    processes = LocalProcesses(1)
+    pool = processes.executor()
     assert pool.submit(fit_windows, WINDOWS, 1, version()).result() == fit_windows(WINDOWS, 1, version())
     pid = pool.submit(os.getpid).result()
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(BrokenProcessPool):
         pool.submit(time.sleep, 60).result()
-    workers.close()
-    pid = workers.executor().submit(os.getpid).result()
-    workers.close()
+    processes.close()
+    pid = processes.executor().submit(os.getpid).result()
+    processes.close()
     wait_for(lambda: is_gone(pid))
 
 
@@ -117,7 +120,9 @@ def dask(*arguments):
 
 
 @pytest.mark.process
-def test_a_dask_cluster_fits_until_its_scheduler_is_killed(tmp_path, caplog):
+def test_a_dask_cluster_fits_until_its_scheduler_is_killed(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(dispatch_module, "SLOW_SECONDS", DEADLINE_SECONDS)
     local = ["--host", "127.0.0.1", "--no-dashboard"]
     scheduler = dask("dask_scheduler", *local, "--port", "0")
     address = next(found[0] for line in scheduler.stderr if (found := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
@@ -137,6 +142,7 @@ def test_a_dask_cluster_fits_until_its_scheduler_is_killed(tmp_path, caplog):
         place = ProblemSize("lab/solver", None)
         assert published.predict(place, 8, 1) == publish_all([request], 0, version())[0].predict(place, 8, 1)
         fits.close()
+        monkeypatch.setattr(workers, "CONNECT_SECONDS", 10)
         worker.kill()  # what is sent now stays in flight
         assert dispatch.send(loans)
         scheduler.kill()

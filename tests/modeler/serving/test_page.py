@@ -124,7 +124,7 @@ def test_what_is_being_learned_is_a_503_and_the_command_waits_for_it(capsys):
         return body
 
     def learn() -> None:
-        refused.wait(60)
+        refused.wait(120)
         while executor.waiting:
             executor.finish()
             processor.step(0.0)

@@ -12,8 +12,8 @@ def test_it_closes_when_the_last_one_has_left_and_lets_nobody_in_meanwhile():
 
     def work() -> None:
         with gate.passing():
-            inside.wait(60)
-            leave.wait(60)
+            inside.wait(120)
+            leave.wait(120)
             seen.append("left")
 
     def late() -> None:
@@ -23,17 +23,17 @@ def test_it_closes_when_the_last_one_has_left_and_lets_nobody_in_meanwhile():
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
-    inside.wait(60)  # both are inside at once
+    inside.wait(120)  # both are inside at once
     with gate.closed(0.01) as alone:
         assert not alone
     leave.set()
-    with gate.closed(60) as alone:
+    with gate.closed(120) as alone:
         assert alone
         waiting = threading.Thread(target=late)
         waiting.start()
         waiting.join(0.05)
         assert seen == ["left", "left"]
-    waiting.join(60)
+    waiting.join(120)
     assert seen == ["left", "left", "late"]
 
 
