@@ -27,7 +27,9 @@ from scipy.special import softmax
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
+from barograph_modeler.scaling.amdahl.line import DRIFT as LINE_DRIFT
 from barograph_modeler.scaling.amdahl.line import LogLine
+from barograph_modeler.scaling.amdahl.overhead import DRIFT as LAW_DRIFT
 from barograph_modeler.scaling.amdahl.overhead import AmdahlLaw
 from barograph_modeler.scaling.amdahl.saturation import SaturatingCurve, saturating
 from barograph_modeler.scaling.answer import (
@@ -54,7 +56,7 @@ from barograph_modeler.scaling.calibration import (
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.merits import merits
+from barograph_modeler.scaling.merits import LeftOutScales
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.pool import Pool, posterior, relevant
@@ -127,20 +129,23 @@ class _Problem:
 
     @cached_property
     def amdahl(self) -> AmdahlLaw:
-        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])))
+        drift = self.left_out.drift(AMDAHL, LAW_DRIFT)
+        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])), drift=drift)
 
     @cached_property
     def overhead(self) -> AmdahlLaw:
-        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])), has_overhead=True)
+        drift = self.left_out.drift(OVERHEAD, LAW_DRIFT)
+        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])), has_overhead=True, drift=drift)
 
     @cached_property
-    def merits(self) -> Mapping[str, float]:
-        """Of the models of one size."""
-        return merits(self.undisturbed(self.sizes[0])) if len(self.sizes) == 1 else {}
+    def left_out(self) -> LeftOutScales:
+        """How the models of one size have predicted scales of this problem."""
+        return LeftOutScales.of(self.undisturbed(self.sizes[0])) if len(self.sizes) == 1 else LeftOutScales({}, {})
 
     @cached_property
     def line(self) -> LogLine:
-        return LogLine(Configurations.of(self.undisturbed(self.sizes[0])))
+        drift = self.left_out.drift(LINE, LINE_DRIFT)
+        return LogLine(Configurations.of(self.undisturbed(self.sizes[0])), drift=drift)
 
     @cached_property
     def saturating(self) -> SaturatingCurve | None:
@@ -450,7 +455,7 @@ class Predictor:
 
     def _merits(self, known: _Problem) -> Mapping[str, float]:
         """Merits of the models of one size. They count for less where other problems decide too."""
-        return {name: merit ** (1 / len(self._problems)) for name, merit in known.merits.items()}
+        return {name: merit ** (1 / len(self._problems)) for name, merit in known.left_out.merits.items()}
 
     def _kinds(self, keys: list[Key]) -> dict[str, float]:
         posteriors = [one for key in keys for one in self._posterior(key)]

@@ -23,13 +23,14 @@ SPREAD: Final = 0.05
 FREEDOM: Final = 3.0
 """Degrees of freedom of that prior."""
 DRIFT: Final = 0.15
-"""Spread of what the line lacks, over a factor of e in ranks above those that were run."""
+"""Spread of what the line lacks, over a factor of e in ranks above those that were run, where nothing shows it."""
 
 
 class LogLine:
-    """The line, fitted to the configurations of one size."""
+    """The line, fitted to the configurations of one size. drift: as DRIFT."""
 
-    def __init__(self, known: Configurations) -> None:
+    def __init__(self, known: Configurations, *, drift: float = DRIFT) -> None:
+        self._drift = drift
         self._largest = float(known.log_ranks[-1])
         self._variance = known.variance
         design = np.column_stack([np.ones(len(known)), known.log_ranks - self._largest])
@@ -44,6 +45,6 @@ class LogLine:
         """Log seconds of another run on `ranks` ranks."""
         distance = float(np.log(ranks)) - self._largest
         row = np.array([1.0, distance])
-        variance = self._spread**2 * (1 + float(row @ self._covariance @ row)) + (DRIFT * max(distance, 0.0)) ** 2
+        variance = self._spread**2 * (1 + float(row @ self._covariance @ row)) + (self._drift * max(distance, 0.0)) ** 2
         spread = float(np.sqrt(variance + self._variance))
         return Mixture.single(float(row @ self._coefficients), spread, self._freedom)

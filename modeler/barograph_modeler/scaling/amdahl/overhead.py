@@ -24,14 +24,17 @@ SPREAD: Final = 0.05
 FREEDOM: Final = 3.0
 """Degrees of freedom of that prior."""
 DRIFT: Final = 0.1
-"""Spread of what the law lacks, over a factor of e in ranks beyond those that were run."""
+"""Spread of what the law lacks, over a factor of e in ranks beyond those that were run, where nothing shows it."""
 
 
 class AmdahlLaw:
-    """One of the laws, fitted to the configurations of one size. has_overhead: of three configurations and more."""
+    """One of the laws, fitted to the configurations of one size. has_overhead: of three configurations and more.
 
-    def __init__(self, known: Configurations, *, has_overhead: bool = False) -> None:
-        self._known = known
+    drift: as DRIFT.
+    """
+
+    def __init__(self, known: Configurations, *, has_overhead: bool = False, drift: float = DRIFT) -> None:
+        self._known, self._drift = known, drift
         self._terms = _with_logarithm if has_overhead and len(known) > 2 else _amdahl
         seconds, terms = np.exp(known.log_seconds), self._terms(known.ranks)
         self._coefficients, _ = nnls(terms / seconds[:, None], np.ones(seconds.size))
@@ -44,7 +47,7 @@ class AmdahlLaw:
         least, most = float(self._known.ranks[0]), float(self._known.ranks[-1])
         distance = max(math.log(ranks / most), math.log(least / ranks), 0.0)
         mean = float(np.log((self._terms(np.array([ranks])) @ self._coefficients)[0]))
-        variance = self._variance * (1 + 1 / len(self._known)) + (DRIFT * distance) ** 2 + self._known.variance
+        variance = self._variance * (1 + 1 / len(self._known)) + (self._drift * distance) ** 2 + self._known.variance
         return Mixture.single(mean, math.sqrt(variance), self._freedom)
 
 
