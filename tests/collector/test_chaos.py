@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.chaos import Chaos
+from helpers.chaos import ACCIDENTS, Chaos
 
-ROUNDS = 20
-"""`make bench` has ten times as many."""
+ROUNDS = len(ACCIDENTS)
+"""`make bench` has 200."""
 
 
 @pytest.mark.process

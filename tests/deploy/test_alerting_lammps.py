@@ -33,12 +33,12 @@ from helpers.up import Up
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(1800)]
 MARGIN = 2.0
-RUN_SECONDS = 25.0
+RUN_SECONDS = 15.0
 LEARNED_SECONDS = 120.0
 RUN_LIMIT_SECONDS = 900.0
 GO_SECONDS, STOP_SECONDS = 0.06, 0.94
 CALL_SECONDS = 600.0
-QUIET_SECONDS = 20.0
+QUIET_SECONDS = 5.0
 
 
 class Machine:

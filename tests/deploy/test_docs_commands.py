@@ -37,6 +37,7 @@ SMALLER: Final = {
     r"lab/heat@2x1\+3f2a1c": "local/heat@2x1",
     r"backtest recognise$": "backtest recognise --jobs 60 --applications 4",
     r"backtest parts --scenarios 120\b": "backtest parts --scenarios 3",
+    r"(backtest remaining --seed 2).*": r"\1 --healthy 8 --scenarios 1",
     r"bench ingest(?!.* --seconds )": r"\g<0> --seconds 3",
 }
 """What is typed less large than the page has it, or with another program or name."""

@@ -152,8 +152,9 @@ def test_the_guide_leads_from_nothing_to_the_first_alarm(facility: Facility) -> 
         paced = f"srun --mpi=pmi2 {slurm.work}/paced 200 50000 /dev/null"
         slurm.batch(paced, "--array=1-3", "--output=%A_%a.out")
         facility.wait_for(r"lab/paced@1x1 │ +3 │")
-        slow = slurm.batch(f"PACED_MICROSECONDS=150000 {paced}")
+        slow = slurm.batch(f"PACED_MICROSECONDS=150000 {paced}", wait=False)
         facility.wait_for(rf"lab/{slow}\.0\.0 .* slow ")
+        assert slurm.run("scancel", slow).returncode == 0
 
         sql = f"{sys.executable} -m barograph sql --csv 'SELECT user, count(*) FROM jobs GROUP BY ALL ORDER BY ALL'"
         assert facility.shell(sql).splitlines()[1:] == [f'"{USER}",4', '"root",1']

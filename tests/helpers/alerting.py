@@ -117,13 +117,17 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
                 f"--config.file={directory / 'prometheus.yml'}",
                 f"--storage.tsdb.path={directory / 'prometheus'}",
                 f"--web.listen-address=127.0.0.1:{ports}",
+                # What it sends while it reads its configuration again is lost, and would be sent again after a minute.
+                "--rules.alert.resend-delay=2s",
             ) as server,
         ):
 
             def hurry() -> None:
+                address = f"http://127.0.0.1:{ports}/api/v1/rules"
+                if HURRIED_SECONDS in _durations(address):
+                    return
                 (directory / "rules.yml").write_text(rules.replace("for: 1m", f"for: {HURRIED_SECONDS}s"))
                 server.send_signal(signal.SIGHUP)
-                address = f"http://127.0.0.1:{ports}/api/v1/rules"
                 wait_until(lambda: HURRIED_SECONDS in _durations(address), "Prometheus has read the rules", every=0.1)
 
             up.alertmanager = f"http://127.0.0.1:{ports + 1}"  # type: ignore[attr-defined]

@@ -105,7 +105,7 @@ def features(folder: Path) -> None:
     """Runs whose time follows from what they counted, on two machines."""
     rng = np.random.default_rng(3)
 
-    def made(factor: float, time: str, count: int = 40) -> list[dict[str, Any]]:
+    def made(factor: float, time: str, count: int = 20) -> list[dict[str, Any]]:
         rows = []
         for _ in range(count):
             m, n, nodes = rng.integers(100, 1000), rng.integers(10, 100), 2 ** rng.integers(0, 5)
@@ -114,7 +114,7 @@ def features(folder: Path) -> None:
         return rows
 
     write(folder / "runs.csv", made(1, "runtime_seconds"))
-    for name, factor, count in (("train", 1.0, 40), ("test", 1.0, 40), ("there", 1.0, 220), ("here", 2.5, 220)):
+    for name, factor, count in (("train", 1.0, 24), ("test", 1.0, 24), ("there", 1.0, 220), ("here", 2.5, 220)):
         write(folder / f"{name}.csv", made(factor, "time_s", count))
 
 

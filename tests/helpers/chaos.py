@@ -18,7 +18,7 @@ from pathlib import Path
 
 from barograph_agent.protocol import wire
 from barograph_collector.storage.store import Store
-from helpers.log import Daemon, Producer, blocks
+from helpers.log import Daemon, Producer, blocks, wait_until
 from helpers.network import Network
 
 ACCIDENTS = (
@@ -106,13 +106,14 @@ class Chaos:
         self._rng = random.Random(seed)
 
     def round(self) -> None:
-        """One life of the collector under load, ended at a random instant by a random accident."""
-        accident = self._rng.choice(ACCIDENTS)
+        """One life of the collector under load, ended at a random instant by the next accident."""
+        accident = ACCIDENTS[sum(self.accidents.values()) % len(ACCIDENTS)]
         self.accidents[accident] += 1
         with Daemon(self.state, "--rate", "1e9") as collector, Network(collector.endpoint) as network:
             gone = threading.Event()
 
             def die() -> None:
+                wait_until(lambda: any(stream.rows for stream in self.streams), "somebody has said something")
                 if accident.startswith("partition"):
                     network.cut()
                     gone.wait(self._rng.uniform(0.1, 1.5))
