@@ -35,6 +35,7 @@ WANTED = [one.strip() for one in os.environ.get("BAROGRAPH_CLUSTER_APPLICATIONS"
 SLOW = "n2"
 PERIOD, STOPPED = 0.1, 0.4
 DISTURBED = 0.3
+SHELLS = ("sh", "dash", "bash")
 LONGEST = float(os.environ.get("BAROGRAPH_CLUSTER_LONGEST", "300"))
 """Seconds that a run may take."""
 
@@ -73,6 +74,8 @@ class Disturbance:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.began_at = float("nan")
+        self.stopped = 0
+        """Processes."""
 
     def __enter__(self) -> Disturbance:
         self._thread.start()
@@ -85,8 +88,8 @@ class Disturbance:
     def _run(self) -> None:
         if self._over.wait(self._after):
             return
-        name = Path(self._words[0]).name.encode()
-        pids = [pid for pid in self._made.processes(SLOW, name) if self._is_it(pid)]
+        pids = [pid for pid in self._made.processes(SLOW, b"") if self._is_it(pid)]
+        self.stopped = len(pids)
         self.began_at = time.time()
         while not self._over.is_set():
             self._send(pids, signal.SIGSTOP)
@@ -96,10 +99,10 @@ class Disturbance:
 
     def _is_it(self, pid: int) -> bool:
         with contextlib.suppress(OSError):
+            # A program may be a script that starts another one with the same words.
             process = Path(f"/proc/{pid}")
-            # Sidecars are written in Python, as some of the programs are.
-            is_same = (process / "exe").readlink().name == Path(self._words[0]).resolve().name
-            return is_same and self._words[-1].encode() in (process / "cmdline").read_bytes().split(b"\0")
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            return self._words[-1].encode() in words and (process / "exe").readlink().name not in SHELLS
         return False
 
     def _send(self, pids: list[int], number: int) -> None:
@@ -137,6 +140,7 @@ class Program:
             status = self._end(job)
         seconds = time.time() - began
         assert status == 0, made.output(job)
+        assert disturbance is None or disturbance.stopped == 1, f"{disturbance.stopped} processes were stopped"
         scores = made.verdict(job)
         named = [row for row in scores if row["cause"] in BLAMING]
         right = [row for row in named if json.loads(row["members"]) == [SLOW]]
