@@ -12,11 +12,8 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +23,7 @@ from helpers import applications, iterating
 from helpers import mpi as mpis
 from helpers.applications import Application
 from helpers.cluster import Cluster, Job, cluster
+from helpers.disturbance import STOPPED, Disturbance
 
 pytestmark = pytest.mark.timeout(24 * 3600)
 
@@ -33,9 +31,7 @@ NODES = int(os.environ.get("BAROGRAPH_CLUSTER_NODES", "4"))
 RUNS = int(os.environ.get("BAROGRAPH_CLUSTER_RUNS", "3"))
 WANTED = [one.strip() for one in os.environ.get("BAROGRAPH_CLUSTER_APPLICATIONS", "").split(";") if one.strip()]
 SLOW = "n2"
-PERIOD, STOPPED = 0.1, 0.4
 DISTURBED = 0.3
-SHELLS = ("sh", "dash", "bash")
 LONGEST = float(os.environ.get("BAROGRAPH_CLUSTER_LONGEST", "300"))
 """Seconds that a run may take."""
 
@@ -65,52 +61,6 @@ def nodes() -> Iterator[Cluster]:
         yield made
 
 
-class Disturbance:
-    """Stops and continues the processes of a program on a node, until it is left."""
-
-    def __init__(self, made: Cluster, words: list[str], after: float) -> None:
-        self._made, self._words = made, words
-        self._after = after
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.began_at = float("nan")
-        self.stopped = 0
-        """Processes."""
-
-    def __enter__(self) -> Disturbance:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        if self._over.wait(self._after):
-            return
-        pids = [pid for pid in self._made.processes(SLOW, b"") if self._is_it(pid)]
-        self.stopped = len(pids)
-        self.began_at = time.time()
-        while not self._over.is_set():
-            self._send(pids, signal.SIGSTOP)
-            self._over.wait(STOPPED * PERIOD)
-            self._send(pids, signal.SIGCONT)
-            self._over.wait((1 - STOPPED) * PERIOD)
-
-    def _is_it(self, pid: int) -> bool:
-        with contextlib.suppress(OSError):
-            # A program may be a script that starts another one with the same words.
-            process = Path(f"/proc/{pid}")
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            return self._words[-1].encode() in words and (process / "exe").readlink().name not in SHELLS
-        return False
-
-    def _send(self, pids: list[int], number: int) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-
 class Program:
     """An application in a folder that all nodes see."""
 
@@ -135,7 +85,7 @@ class Program:
         there = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self._folder, "/usr/bin/env", *variables]
         began = time.time()
         job = made.begin(self._mpi, [*there, *words], per_node=1)
-        disturbance = Disturbance(made, words, DISTURBED * usual) if usual else None
+        disturbance = Disturbance(made, SLOW, words[-1], DISTURBED * usual) if usual else None
         with disturbance or contextlib.nullcontext():
             status = self._end(job)
         seconds = time.time() - began

@@ -1,18 +1,31 @@
-"""What the hook in training programs costs a step, beside PyTorch's own profiler. Prints shares of a step of 50 ms."""
+"""What the hook in training programs costs a step, beside PyTorch's own profiler. Prints shares of a step of 50 ms.
+
+And a training on four nodes that are namespaces, one worker each: whether the slow one is named, and nobody else. The
+machine must be quiet.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import statistics
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from barograph_agent import shim
+from barograph_alerts.processor import BLAMING
+from helpers import mpi as mpis
+from helpers.cluster import Cluster, cluster
+from helpers.disturbance import STOPPED, Disturbance
 from helpers.mpi import REPOSITORY
+from helpers.printed import show
 
 STEP_SECONDS = 0.05
+NODES, STEPS, SLOW = 4, 1200, "n3"
 ROUNDS = 5
 PROGRAM = """
 import contextlib, sys, time
@@ -59,3 +72,38 @@ def test_cost_of_a_step(tmp_path: Path) -> None:
     print(f"\nstep of an optimizer: {plain * 1e6:.1f} us")
     for name, one in (("with the hook", hooked), ("in PyTorch's profiler", profiled)):
         print(f"{name}: {one / plain:.2f} times that, {(one - plain) / STEP_SECONDS:+.4%} of a step of 50 ms")
+
+
+def train(made: Cluster, script: Path, usual: float = 0.0) -> tuple[float, dict[str, object], float, set[str]]:
+    """A run of a worker on each node; the one of SLOW is disturbed after a third of the time that is usual, if any.
+
+    Returns its time, the last row of its scores, how long after the begin of the disturbance SLOW was named, and who
+    else ever was.
+    """
+    address = made.address("n1")
+    variables = f"WORLD_SIZE={NODES} MASTER_ADDR={address} MASTER_PORT=29511 GLOO_SOCKET_IFNAME=eth0"
+    words = f"exec env RANK=$PMI_RANK {variables} /usr/bin/python3 {script} {STEPS}"
+    began = time.time()
+    job = made.begin(mpis.find("mpich"), ["/bin/sh", "-c", words], per_node=1)
+    with Disturbance(made, SLOW, str(STEPS), usual / 3 if usual else 1e6) as disturbance:
+        assert made.end(job, 300.0) == 0, made.output(job)
+    seconds = time.time() - began
+    scores = made.verdict(job)
+    named = [(row["at"], set(json.loads(row["members"]))) for row in scores if row["cause"] in BLAMING]
+    after = min((at - disturbance.began_at for at, members in named if members == {SLOW}), default=float("nan"))
+    return seconds, scores[-1], after, set().union(*(members for _, members in named)) - ({SLOW} if usual else set())
+
+
+@pytest.mark.timeout(1800)
+def test_a_slow_worker_of_several_nodes_is_named() -> None:
+    with cluster(NODES, window=0.5) as made:
+        script = Path(shutil.copy(REPOSITORY / "tests/agent/programs/train.py", made.root))
+        runs = [train(made, script) for _ in range(2)]
+        runs.append(train(made, script, statistics.median(seconds for seconds, *_ in runs)))
+    rows = [
+        f"{seconds:6.1f} s, {SLOW} named after {after:4.1f} s: {last['sentence']}" for seconds, last, after, _ in runs
+    ]
+    show(f"{NODES} workers, one a node; {SLOW} of the last run is stopped for {STOPPED:.0%} of its time", rows)
+    assert not [others for *_, others in runs if others]
+    assert runs[-1][1]["state"] == "slow"
+    assert SLOW in str(runs[-1][1]["members"])
