@@ -8,6 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from barograph_agent.protocol.wire import Column
+from barograph_alerts.job.progress import JOBS
 from barograph_alerts.processor import MAX_JUDGED, Scorer
 from barograph_collector.client.backfill import Backfill, chosen
 from barograph_collector.client.log_reader import LogReader, RowBatch
@@ -24,13 +26,24 @@ NEAR: Final = 250_000
 """Offsets that are read in a second, about."""
 FARTHER: Final = 8
 """Rows before the begins of the nearer jobs are read again for the farther ones: at most a seventh more."""
-LATEST: Final = ("paces", "bands", "events", "sites", "runs", "predictions", "phases", "nodes")
-MAX_PRESSURES: Final = 20_000
-"""Latest rows of `pressures` that are read: how fast nodes are is a median over their last jobs."""
+LATEST: Final[Mapping[str, int]] = {
+    "paces": MAX_ROWS,
+    "bands": MAX_ROWS,
+    "events": MAX_ROWS,
+    "sites": MAX_ROWS,
+    "runs": 2 * JOBS,
+    "phases": MAX_ROWS,
+    "nodes": MAX_ROWS,
+    "pressures": 20_000,
+}
+"""How many of the latest rows are read. Of `runs`: those of the jobs whose sync points are known; of `pressures`: a
+node's speed is a median over its last jobs."""
+LAST_COUNTS: Final = {"paces": ("workload",), "bands": ("workload", "kind", "method", "class_id")}
+"""Tables of whose rows with equal values in these columns the last one counts."""
 SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
 """Tables of which those of open jobs are read from the begin of the first on."""
 OF_JOBS: Final = frozenset(SINCE_OPEN) | {"runs", "predictions", "phases", "nodes"}
-"""Tables whose rows of an open job are read in the order of the log."""
+"""Tables whose rows of an open job are read in the order of the log. Those of `predictions` are for open jobs only."""
 
 
 class Restore:
@@ -70,10 +83,10 @@ class Restore:
                 self._scorer.forget_before(log.first_score, names)
             self._scorer.give_up_before(_first_offset(source.reader), names)
             opened = self._scorer.open_jobs(names, head)
-            for table in (*LATEST, "pressures"):
+            for table in LATEST:
                 if table in source.follower.offsets:
                     self._read_latest(source, table, head, opened, now)
-            for table in SINCE_OPEN:
+            for table in OF_JOBS:
                 source.follower.offsets[table] = head
             source.backfills = [
                 Backfill(source.reader, dict.fromkeys(sorted(OF_JOBS), min(jobs.values())), jobs)
@@ -99,10 +112,11 @@ class Restore:
         self, source: FollowedCollector, table: str, head: int, opened: Collection[str], now: float
     ) -> None:
         """Read the latest rows of a table up to an offset, but those that a backfill will read."""
-        rows = MAX_PRESSURES if table == "pressures" else MAX_ROWS
-        for page in _pages(source, table, source.follower.offsets[table], rows):
+        for page in _pages(source, table, source.follower.offsets[table], LATEST[table]):
             jobs = page.columns["job"] if table in OF_JOBS else [""] * page.rows
             which = [at <= head and job not in opened for at, job in zip(page.columns["offset"], jobs, strict=True)]
+            if table in LAST_COUNTS:
+                which = _last_ones(page.columns, LAST_COUNTS[table], which)
             if (part := chosen(page.columns, which)) is not None:
                 observe(self._scorer, table, part, now)
                 source.note(table, part)
@@ -145,6 +159,20 @@ def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> lis
 def _pages(source: FollowedCollector, table: str, after: int, rows: int) -> Iterator[RowBatch]:
     """The rows of a table behind those that were read, or its latest ones where none was."""
     return source.reader.read_all(table, after) if after else source.reader.read_latest(table, rows)
+
+
+def _last_ones(columns: Mapping[str, Column], names: Sequence[str], which: Sequence[bool]) -> list[bool]:
+    """Of the rows that are chosen, the last one of those that have equal values in some columns.
+
+    >>> _last_ones({"workload": ["a", "b", "a", "a"]}, ["workload"], [True, True, True, False])
+    [False, True, True, False]
+    """
+    keys = zip(*(columns[name] for name in names), strict=True)
+    last = {key: row for row, (key, is_chosen) in enumerate(zip(keys, which, strict=True)) if is_chosen}
+    found = [False] * len(which)
+    for row in last.values():
+        found[row] = True
+    return found
 
 
 def _head(source: FollowedCollector) -> int:

@@ -107,6 +107,7 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
         job(log, simulation, ended=True)
     opened = job(log, simulation, ended=False)
     monkeypatch.setattr(restoring, "MAX_ROWS", 10)
+    monkeypatch.setattr(restoring, "LATEST", dict.fromkeys(restoring.LATEST, 10))
     monkeypatch.setattr(restoring, "MAX_SCORES", 5)
     scorer, source = restored(log)
     assert log.read_rows == 1 + 5 + 10 + 10  # the last of `blocks`, scores, jobs, runs

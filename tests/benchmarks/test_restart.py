@@ -2,13 +2,14 @@
 
 Rows are generated: jobs of 1,000 blocks over 10 days, of 200 workloads, with what agents and daemons write of them.
 The first has not ended: its end was lost, or it runs still. `make bench PYTEST="-k restarted"` takes 1 and 3 million
-rows of blocks, `-k ten_million` ten.
+rows of blocks, `-k ten_million` ten. BAROGRAPH_RESTART_BLOCKS: rows of a job.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -37,9 +38,9 @@ from helpers.printed import show
 
 DAYS: Final = 10
 FIRST: Final = 20_000
-BLOCKS: Final = 1_000
+BLOCKS: Final = int(os.environ.get("BAROGRAPH_RESTART_BLOCKS", "1000"))
 """Rows of a job."""
-COUNT: Final = 16
+COUNT: Final = 16_000 // BLOCKS
 """Intervals of a row."""
 STRIDE: Final = 2_000
 """Offsets of a job."""
@@ -142,9 +143,9 @@ def generate(root: Path, rows: int) -> tuple[int, float]:
             _insert(log, "node_blocks", f"node_blocks_{date}",
                     {"host": "'n' || k % 2", "ranks": 1, "first_index": "k // 2 * 16", "length": 16, "count": 16,
                      "last_rank": "k % 2", "last_count": 8, "own_rank": "k % 2", "own_rank_seconds": 0.6,
-                     "own_seconds": 0.6, "wait_seconds": 0.01, "ended_at": f"began + 40.0 * k / {BLOCKS // 8}"},
+                     "own_seconds": 0.6, "wait_seconds": 0.01, "ended_at": f"began + 40.0 * k / {max(BLOCKS // 8, 1)}"},
                     "1100 + k",
-                    f"(SELECT * FROM {source}, range({BLOCKS // 8}) b(k) ORDER BY n, k)")  # fmt: skip
+                    f"(SELECT * FROM {source}, range({max(BLOCKS // 8, 1)}) b(k) ORDER BY n, k)")  # fmt: skip
         log.execute("INSERT INTO streams VALUES ('', 1, ?)", [jobs * STRIDE])
     with Store(root / LOG, system=calendar_at(lambda: (FIRST + DAYS) * DAY_SECONDS)):
         pass

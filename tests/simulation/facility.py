@@ -24,7 +24,7 @@ from barograph_agent.system.processes import Processes
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
-from barograph_alerts.restore import NEAR, SINCE_OPEN, Restore
+from barograph_alerts.restore import NEAR, OF_JOBS, Restore
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
@@ -382,7 +382,7 @@ class JudgingTally(Tally):
         for source in ready:
             source.follower._page = self._pages
             # What is before is a backfill's, or of jobs that are not judged.
-            self.skipped |= {(source.name, table): source.follower.offsets[table] for table in SINCE_OPEN}
+            self.skipped |= {(source.name, table): source.follower.offsets[table] for table in OF_JOBS}
             for backfill in source.backfills:
                 backfill.follower._page = self._pages
 
