@@ -37,7 +37,7 @@ from barograph_collector.lake.catalog import Catalog, Committed
 from barograph_collector.lake.files import LakeFile
 from barograph_collector.lake.layout import RowRange
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
+from barograph_collector.lake.publisher import RETRY_SECONDS, LakeMark, Publisher
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.journal import Journal
@@ -47,7 +47,7 @@ from helpers.clocks import calendar_at
 from helpers.lakes import any_rows
 from simulation import takeover
 from simulation.database import SimulatedDatabase, Tables
-from simulation.disk import SimulatedDisk
+from simulation.disk import Platters, SimulatedDisk
 from simulation.facility import Facility, Shard, SimulatedJob, deliver
 from simulation.lake import SimulatedLake
 from simulation.machine import Machine
@@ -395,6 +395,26 @@ def test_the_stand_in_lists_what_a_lake_lists(tmp_path: Path) -> None:
     machine.run(10.0)
     assert thread.done
     assert thread.process.failure is None, thread.process.failure
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_known_of_a_lake_outlives_a_loss_of_power(seed: int) -> None:
+    """The next process would take the lake's last commit for that of another one."""
+    machine = Machine(seed)
+    process, platters, log = machine.process("collector"), Platters(machine.random), Path("/var/log.duckdb")
+    platters.directories.add(log.parent)
+    disk, found = SimulatedDisk(process, platters), []
+
+    def work() -> None:
+        LakeMark("lake", 1, ("", "a")).write(log, disk)
+        LakeMark("lake", 2, ("a", "b")).write(log, disk)
+        platters.lose_power()
+        found.append(LakeMark.read(log, disk).writers)
+
+    machine.start(process, "main", work)
+    machine.run(1.0)
+    assert process.failure is None, process.failure
+    assert found == [("a", "b")]
 
 
 @pytest.mark.parametrize("seed", range(6))

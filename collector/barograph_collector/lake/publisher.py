@@ -96,8 +96,10 @@ class LakeMark(msgspec.Struct):
             return cls()
 
     def write(self, log: Path, disk: Disk) -> None:
-        """Put it beside a log. Raises OSError."""
+        """Put it beside a log; what a loss of power leaves is this one. Raises OSError."""
         disk.replace(log.with_name(f"{log.name}.lake"), msgspec.json.encode(self))
+        # An older one would not have the word of the last commit, and this log would be taken for a copy.
+        disk.sync_directory(log.parent)
 
 
 class LakeParts(NamedTuple):
