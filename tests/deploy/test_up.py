@@ -59,6 +59,7 @@ def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
     """One of them is killed, and what was acknowledged is in the lake once all the same."""
     lake = tmp_path / "lake"
     with Up(tmp_path, f"--lake={lake}", "--shards=2", ports=15) as service:
+        service.wait_for(" INFO collector2 listening on ")
         other = f"tcp://127.0.0.1:{service.port + 10}"
         environment = {**service.environment, "BAROGRAPH_COLLECTOR": f"{service.endpoint},{other}"}
         file = tmp_path / "runs.csv"

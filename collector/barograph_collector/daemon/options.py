@@ -27,7 +27,8 @@ def run_daemon(
     """
     parser = argparse.ArgumentParser(prog=f"barograph {section.table}", description=description)
     configuration = parse(parser, section, argv, os.environ)
-    log_to_stderr(section.table, configuration.settings.log_format)
+    # `barograph up` may run several collectors.
+    log_to_stderr(os.environ.get("BAROGRAPH_DAEMON", section.table), configuration.settings.log_format)
     try:
         return serve(configuration)
     except CannotStart as error:

@@ -84,6 +84,7 @@ class _Child:
             **{name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"},
             "NOTIFY_SOCKET": "@" + self.channel.getsockname()[1:].decode(),
             "WATCHDOG_USEC": f"{self.watchdog_seconds * 1e6:.0f}",
+            "BAROGRAPH_DAEMON": self.daemon.name,
         }
 
 
