@@ -28,11 +28,12 @@ catalog.CONFIG["allow_unsigned_extensions"] = True
 
 
 LONGEST = [
-    *("deploy/test_docs_commands.py", "collector/test_next_duckdb.py", "agent/test_kill_matrix.py"),
-    *("deploy/test_packaging.py", "deploy/test_debian.py", "deploy/test_slurm.py", "deploy/test_alerting.py"),
-    *("deploy/test_dashboards.py", "agent/test_shim.py", "collector/test_lake_store.py", "deploy/test_report.py"),
-    *("collector/test_lake.py", "collector/test_erase.py", "collector/test_archive.py", "agent/test_run.py"),
-    *("agent/test_companion.py", "deploy/test_work.py", "deploy/test_loop.py", "deploy/test_backtest_limits.py"),
+    *("deploy/test_docs_commands.py", "deploy/test_packaging.py", "agent/test_shim.py", "agent/test_iterations.py"),
+    *("collector/test_next_duckdb.py", "deploy/test_slurm.py", "deploy/test_debian.py", "collector/test_lake_store.py"),
+    *("deploy/test_slurm_guide.py", "cluster/test_run.py", "deploy/test_feature_loop.py", "deploy/test_alerting.py"),
+    *("deploy/test_up.py", "deploy/test_loop.py", "deploy/test_dashboards.py", "collector/test_lake_server.py"),
+    *("agent/test_run.py", "deploy/test_report.py", "collector/test_lake.py", "collector/test_archive.py"),
+    *("collector/test_erase.py", "agent/test_companion.py", "deploy/test_work.py", "deploy/test_backtest_limits.py"),
     *("collector/test_from_lake.py", "alerts/test_suspects.py", "simulation/test_simulation.py"),
     *("modeler/studies/test_study.py", "modeler/studies/test_runtime_command.py", "deploy/test_replay.py"),
 ]
