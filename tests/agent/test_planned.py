@@ -73,3 +73,17 @@ def test_the_evidence_is_that_of_the_process_itself(
     names = [name for name in WorkEvidence.__struct_fields__ if name != "platform"]
     assert {name: getattr(found, name) for name in names} == {name: getattr(expected, name) for name in names}
     assert {one.values for one in expected.numbers} == {"100", "64 32"}
+
+
+def test_a_log_that_grows_in_the_working_folder_is_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "HPL.dat").write_text("64\n")
+    planned = parse_planned(["sh"], {"PATH": PATH})
+    assert planned is not None
+    folders = []
+    with (tmp_path / "daemon.log").open("a") as log:
+        for _ in range(2):
+            print("a line", file=log, flush=True)
+            folders.append(evidence_of(planned, {}, WorkRules("lab", None, None), SYSTEM).folder)
+    assert folders[0] == folders[1]
+    assert len(folders[0]) == 1

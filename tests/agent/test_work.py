@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT
+from barograph_agent.system import processes
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import Disk, NotRegular
 from barograph_agent.system.processes import PROCESSES, Processes
@@ -229,6 +231,26 @@ def test_what_a_process_of_the_user_prints_to_is_no_input(tree: Tree) -> None:
         (tree.root / f"proc/7/fd/{number}").symlink_to(tree.work / name)
     assert len(tree.row(b"-parallel")["folder"]) == 2
     assert len(tree.row(b"slurm-7.out")["folder"]) == 2
+
+
+def test_what_a_process_writes_and_does_not_read_is_an_output(tmp_path: Path) -> None:
+    """A daemon's log, as by `daemon | tee log`. Fortran opens its inputs for both."""
+    modes = {"log": "a", "new": "w", "input": "r", "fortran": "r+"}
+    for name in modes:
+        (tmp_path / name).write_bytes(b"1")
+    with contextlib.ExitStack() as stack:
+        for name, mode in modes.items():
+            stack.enter_context((tmp_path / name).open(mode))
+        found = PROCESSES.outputs(os.getuid())
+    status = {name: (tmp_path / name).stat() for name in modes}
+    assert {name for name, one in status.items() if (one.st_dev, one.st_ino) in found} == {"log", "new"}
+
+
+def test_of_many_descriptors_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MAX_DESCRIPTORS", 0)
+    with (tmp_path / "log").open("w") as log:
+        status = os.fstat(log.fileno())
+        assert (status.st_dev, status.st_ino) not in PROCESSES.outputs(os.getuid())
 
 
 def test_programs_and_what_they_are_built_from_are_no_inputs(tree: Tree) -> None:

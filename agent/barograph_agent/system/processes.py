@@ -10,11 +10,15 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 _MOST_BYTES: Final = 2**16
 MAX_OUTPUTS: Final = 4096
+"""Processes whose outputs are looked for."""
+MAX_DESCRIPTORS: Final = 2**14
+"""Descriptors that are looked at for it: 2 us each."""
 UNCERTAIN: Final = -2
 """No start time: whether there is such a process cannot be told."""
 _GONE: Final = (errno.ENOENT, errno.ESRCH)
@@ -105,15 +109,23 @@ class Processes:
             return -1
 
     def outputs(self, user: int) -> set[tuple[int, int]]:
-        """Regular files that are standard output or error of a process of this user: their devices and inodes.
+        """Regular files that processes of this user write and do not read: their devices and inodes.
 
-        Of at most MAX_OUTPUTS processes, those with the highest ids.
+        Those are standard output and error, and what is open for writing only. Of at most MAX_OUTPUTS processes, those
+        with the highest ids, of which MAX_DESCRIPTORS descriptors are looked at, those of the lowest ids first.
         """
-        found = set()
+        found, left = set(), MAX_DESCRIPTORS
         for pid in [one for one in self.ids() if self.user(one) == user][-MAX_OUTPUTS:]:
-            for number in (1, 2):
+            paths = {f"{self.root}/proc/{pid}/fd/{number}" for number in (1, 2)}
+            with contextlib.suppress(OSError), os.scandir(f"{self.root}/proc/{pid}/fd") as descriptors:
+                for descriptor in islice(descriptors, left):
+                    left -= 1
+                    # The permissions of the link are the mode in which it was opened.
+                    if descriptor.stat(follow_symlinks=False).st_mode & (stat.S_IRUSR | stat.S_IWUSR) == stat.S_IWUSR:
+                        paths.add(descriptor.path)
+            for path in paths:
                 with contextlib.suppress(OSError):
-                    status = os.stat(f"{self.root}/proc/{pid}/fd/{number}")  # noqa: PTH116
+                    status = os.stat(path)  # noqa: PTH116
                     if stat.S_ISREG(status.st_mode):
                         found.add((status.st_dev, status.st_ino))
         return found

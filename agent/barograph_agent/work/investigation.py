@@ -123,7 +123,8 @@ class _Investigation:
         evidence = self._with_script(evidence, command)
         yield evidence
         changed_before = self._started_at(born) + START_SECONDS
-        # A batch script may have printed to its output before, which often lies in the working folder.
+        # A batch script may have printed to its output before, and a daemon to its log, which may lie in the working
+        # folder.
         self._contents.outputs = processes.outputs(processes.user(pid))
         for evidence in self._with_inputs(evidence, words[: MOST_WORDS - 1] if cut else words, changed_before):  # noqa: B020
             yield evidence

@@ -82,6 +82,9 @@ class _PlannedProcess(Processes):
     def environment(self, pid: int) -> dict[str, str]:
         return self._environment
 
+    def user(self, pid: int) -> int:
+        return super().user(pid or self.own())
+
     def show(self, file: str, most: int = 2**20) -> bytes:
         if not file.endswith("/cmdline"):
             return b""
