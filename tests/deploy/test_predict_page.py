@@ -1,4 +1,4 @@
-"""The answers on the page about `barograph predict` are those of the service that has learned the runs that it names."""
+"""Answers on the page about `barograph predict` are those of the service that has learned the runs that it names."""
 
 from __future__ import annotations
 
