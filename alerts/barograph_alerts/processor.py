@@ -21,7 +21,7 @@ from barograph_alerts.attribution.node_phases import NodePhases
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.attribution.suspects import Suspect, SuspectRows, suspects
 from barograph_alerts.attribution.work import WorkSpan
-from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes
 from barograph_alerts.detection.runtime_prior import FROM_FEATURES, FROM_PROGRESS, RuntimePrior
 from barograph_alerts.detection.stall import SilentSpan

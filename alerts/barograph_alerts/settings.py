@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from barograph_agent.settings.setting import Form, Option
-from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_collector.daemon.settings import FollowerSettings, Metrics
 
 

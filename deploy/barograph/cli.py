@@ -53,7 +53,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "status": Command("barograph.commands.status", "server", "show jobs, bands and alarms"),
     "work": Command("barograph.operate.work", "server", "show or change the groups of like work"),
     "nodes": Command("barograph.operate.nodes", "server", "show nodes that delay job after job"),
-    "page": Command("barograph.site", "server", "serve a web page of jobs, alarms, applications and predictions"),
+    "page": Command(
+        "barograph.site.command", "server", "serve a web page of jobs, alarms, applications and predictions"
+    ),
     "sql": Command("barograph.commands.sql", "server", "query the log with a SELECT"),
     "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
     "predict": Command(

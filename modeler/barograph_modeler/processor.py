@@ -15,8 +15,9 @@ from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.recognition.early import EarlyRecognizer
 from barograph_modeler.recognition.edits import WorkEdit, apply, edits
-from barograph_modeler.recognition.family import Merge, family_of
+from barograph_modeler.recognition.family import Merge
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
+from barograph_modeler.recognition.request import family_of
 from barograph_modeler.state.stateful import Stateful
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
-from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.studies.detectors import RIVALS, JobCase, score
 from barograph_alerts.studies.pairs import MeasuredRun, cases
 from barograph_alerts.studies.power import least_possible, powers

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from barograph_alerts.detection.evidence import ALPHA, Evidence
+from barograph_alerts.detection.alarm import ALPHA
+from barograph_alerts.detection.evidence import Evidence
 from barograph_alerts.detection.runtime_prior import RuntimePrior, RuntimeTest
 from barograph_alerts.job.progress import Problem, ProgressHistory
 from barograph_alerts.processor import Scorer

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.processor import Scorer
 from barograph_alerts.studies.detectors import RIVALS, JobCase, score
 from barograph_alerts.studies.tally import DetectorTally

@@ -22,7 +22,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.processor import Scorer
 from barograph_alerts.studies.node_series import SECONDS, alarms, always_alarms, draw
 from barograph_alerts.studies.nodes import NodesPlan, NodesStudy

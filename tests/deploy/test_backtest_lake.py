@@ -118,7 +118,7 @@ def test_workers_read_the_lake_themselves(
     place, values = lake
     remote = Remote()
     remote.fails = fails
-    monkeypatch.setattr("barograph.lab.backtest.command.workers_of", lambda options: remote)
+    monkeypatch.setattr("barograph.lab.backtest.bands.workers_of", lambda options: remote)
     if not fails:
         monkeypatch.setattr(history, "series_of", read_elsewhere(history.series_of, remote))
     main(["backtest", "bands", "--lake", str(place), "--json"])

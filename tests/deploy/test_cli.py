@@ -19,6 +19,15 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+HEAVY = ("sklearn", "pandas", "scipy.optimize", "scipy.stats", "matplotlib", "polars", "distributed")
+"""What takes from a fifth of a second to seconds to import."""
+DAEMONS = ("barograph_collector.server", "barograph_modeler.forecasts.forecaster", "barograph_modeler.features.library",
+           "barograph_modeler.processor", "barograph_modeler.serving.page", "barograph_alerts.processor",
+           "barograph_alerts.restore", "barograph.site.app")  # fmt: skip
+"""What daemons import once their settings are read."""
+STUDIES = ("plan", "study", "replay")
+
+
 def barograph(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "barograph", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -105,3 +114,21 @@ def test_a_command_runs_despite_an_invalid_collector_address_in_the_environment(
         5,
         "barograph: not watching this run: collector is 'foo', expected tcp://HOST:PORT or ipc://PATH\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("modules", "forbidden"),
+    [
+        ([one.module for name, one in cli.COMMANDS.items() if name not in STUDIES] + list(DAEMONS), HEAVY),
+        ([cli.COMMANDS[name].module for name in ("up", "status", "nodes", "page", "sql", "export", "keys")], ["scipy"]),
+        ([cli.COMMANDS[name].module for name in ("run", "spool", "doctor", "ring")], ["scipy", "pyarrow", "duckdb"]),
+    ],
+    ids=["all commands and daemons", "commands of the log", "commands of a node"],
+)
+def test_a_start_imports_nothing_that_takes_long_and_is_not_needed_yet(modules, forbidden):
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.split()
+    assert "barograph_agent" in loaded
+    assert [name for name in forbidden if name in loaded] == []

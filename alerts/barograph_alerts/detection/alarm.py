@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 State: TypeAlias = Literal["unknown", "healthy", "inconclusive", "slow", "fast", "stalled"]
 Kind: TypeAlias = Literal["slow", "fast", "stalled"]
@@ -11,6 +11,12 @@ Basis: TypeAlias = Literal[
     "its history", "its own first windows", "its runtimes", "scaling", "its pace before", "the other workers"
 ]
 """`its pace before`: that of its nodes, when none of them was slow. `the other workers`: of a training."""
+
+
+ALPHA: Final = 0.01
+"""Bound on the share of healthy jobs that ever alarm, unless it is set."""
+MARGIN: Final = 0.05
+"""Slowdown that does not matter, unless it is set: 0.05 is 5 %."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from barograph_alerts.detection.alarm import Alarm, Basis, Kind, State
+from barograph_alerts.detection.alarm import ALPHA, MARGIN, Alarm, Basis, Kind, State
 from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
 from barograph_alerts.detection.delay import DelayTest
@@ -21,8 +21,6 @@ from barograph_alerts.detection.worker_test import SlowWorker, WorkerRow, Worker
 from barograph_modeler.pace.pace import Pace, PaceRatio
 from barograph_modeler.pace.windows import Window
 
-ALPHA: Final = 0.01
-MARGIN: Final = 0.05
 MINIMUM_RESIDUALS: Final = 20
 RECOVERED: Final = 5
 """An alarm ends after this many consecutive windows that are nearer to the reference than to the slowdown."""

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from river import anomaly, drift
 
-from barograph_alerts.detection.evidence import ALPHA, MARGIN, Evidence
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
+from barograph_alerts.detection.evidence import Evidence
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.timeline import Timeline
@@ -94,6 +94,8 @@ def bands(job: JobCase) -> list[int]:
 
 def half_space_trees(job: JobCase) -> list[int]:
     """river's HalfSpaceTrees above the 99.9 % quantile of its scores, slower than the median, RUN windows in a row."""
+    from river import anomaly
+
     trees = anomaly.HalfSpaceTrees(n_trees=10, height=6, window_size=30, limits={"x": (-1, 1)}, seed=1)
     guard = anomaly.QuantileFilter(trees, q=0.999)
     known = _known(job)
@@ -110,6 +112,8 @@ def half_space_trees(job: JobCase) -> list[int]:
 
 def adwin(job: JobCase) -> list[int]:
     """river's ADWIN on history and job: changes to slower."""
+    from river import drift
+
     detector = drift.ADWIN(delta=0.002)
     for x in np.concatenate(job.history).tolist() if job.history else ():
         detector.update(x)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.reduce.ranks import block_seconds
-from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes, NodeSpan, NodeTest
 from barograph_alerts.places import PlaceHistory, PlaceWork, over_median_of_others
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_alerts.job.disturbances import DisturbanceHistory
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.studies.pairs import MeasuredRun

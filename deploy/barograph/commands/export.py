@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,16 +16,16 @@ import pyarrow.parquet
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from barograph.cli import CommandError, checked
+from barograph.cli import CommandError
 from barograph.commands import extrap
+from barograph.commands.options import identifier, since_argument
+from barograph.commands.replaced import replaced
 from barograph.commands.sql import COLLECTOR
 from barograph.views.jobs import NAMES, names
 from barograph.views.log import arrow_of
 from barograph.views.refusal import NoResult, opened_all, similar
-from barograph_agent.protocol.tables import IDENTIFIER, TABLES, Kind
+from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.settings import agent, places
-from barograph_agent.system.clock import CLOCK
-from barograph_agent.system.disk import DISK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
@@ -76,20 +74,6 @@ class Selection:
             yield page
 
 
-@contextlib.contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path`, which replaces `path` on success and is removed on failure."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.touch()  # its OSError has a shorter text than pyarrow's
-        yield partial
-        with partial.open("rb") as written:
-            DISK.sync(written.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def write_rows(selections: Sequence[Selection], path: Path, form: str, progress: Callable[[int], None]) -> int:
     """Write selections of one table as `parquet` or `csv`; returns the number of rows.
 
@@ -117,21 +101,6 @@ def schema_of(table: str) -> pa.Schema:
     kinds = TABLES[table].columns.items()
     types = ((name, pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)) for name, kind in kinds)
     return pa.schema([("offset", pa.int64()), *types])
-
-
-def since_argument(text: str) -> float:
-    """Parse a date, a date and time (local by default), or an age such as 7d or 12h; returns Unix seconds."""
-    units = {"d": 86400.0, "h": 3600.0}
-    if text[-1:] in units and text[:-1].isdecimal():
-        return CLOCK.now() - float(text[:-1]) * units[text[-1]]
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a date, date and time, or an age as 7d or 12h") from None
-
-
-identifier = checked(str, IDENTIFIER.fullmatch, Kind.NAME.text)
-"""The type of an option that is a name in the log."""
 
 
 def _jobs_of(reader: LogReader, app: str) -> list[str]:

@@ -23,7 +23,7 @@ from barograph.demo.outcome import DemoOutcome, headline, learned
 from barograph.demo.runs import DemoRun, newest_job, read_band, read_run, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
 from barograph.report.command import main as write_report
-from barograph_alerts.detection.evidence import ALPHA
+from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.detection.tolerance import tolerance
 from barograph_collector.client.log_reader import LogReader
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import CommandError, checked
-from barograph.commands.export import identifier, replaced, since_argument
+from barograph.commands.options import identifier, since_argument
+from barograph.commands.replaced import replaced
 from barograph.report import application, job, page
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.context import ViewContext

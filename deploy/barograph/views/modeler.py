@@ -10,11 +10,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from barograph.views.addresses import http_address
 from barograph.views.refusal import NoResult
 from barograph_agent.settings import places
 from barograph_agent.system.clock import CLOCK
@@ -157,20 +158,3 @@ def default_modeler(collector: str) -> str:
     if scheme != "tcp" or not host or not port.isdecimal():
         return DEFAULT_MODELER
     return f"http://{host}:{int(port) + PORT_OFFSET}"
-
-
-def http_addresses(text: str) -> str:
-    """Check addresses with commas between. Raises argparse.ArgumentTypeError."""
-    return ",".join(http_address(one.strip()) for one in text.split(","))
-
-
-def http_address(text: str) -> str:
-    """Check `http://HOST:PORT`. Raises argparse.ArgumentTypeError."""
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
-    except ValueError:  # an invalid port
-        good = False
-    if not good:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected http://HOST:PORT")
-    return text

@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from barograph_agent.protocol.tables import MAX_TIME
-from barograph_modeler.recognition.family import family_of
+from barograph_modeler.recognition.request import family_of
 
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 import numpy as np
-from river.drift import ADWIN
+from river._river_rust.drift import AdaptiveWindowing  # `river.drift` loads scikit-learn and pandas, for seconds
 
 from barograph_modeler.bands.moments import Moments
 from barograph_modeler.maxima.sample import Floats
@@ -55,7 +55,7 @@ class LevelChange:
         self._warm: list[float] = []
         self._middle = 0.0
         self._scatter = 1.0
-        self._detector: ADWIN | None = None
+        self._detector: AdaptiveWindowing | None = None
         self._last: deque[float] = deque(maxlen=LAST)
         self._before = 0.0
         self._blocks = 0
@@ -94,8 +94,11 @@ class LevelChange:
             self._blocks += 1
             self._before += (self._last[0] - self._before) / self._blocks
         self._last.append(level)
-        self._detector.update((level - self._middle) / self._scatter)
-        if not (self._detector.drift_detected and self._blocks):
+        if not self._detector.update((level - self._middle) / self._scatter):
+            return False
+        # ADWIN goes on with the newer part of its window; this one starts anew, as river's class does.
+        self._detector = _adwin()
+        if not self._blocks:
             return False
         return abs(math.log(self.level) - self._before) >= math.log1p(MARGIN)
 
@@ -104,5 +107,9 @@ class LevelChange:
         self._middle = float(np.median(logs))
         # 1.4826 times the median absolute deviation of a normal sample estimates its standard deviation.
         self._scatter = max(1.4826 * float(np.median(np.abs(logs - self._middle))), LEAST_SCATTER)
-        self._detector = ADWIN(delta=DELTA, clock=1, min_window_length=5, grace_period=10)
+        self._detector = _adwin()
         self._warm = []
+
+
+def _adwin() -> AdaptiveWindowing:
+    return AdaptiveWindowing(delta=DELTA, clock=1, min_window_length=5, grace_period=10)

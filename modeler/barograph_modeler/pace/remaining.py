@@ -17,7 +17,6 @@ import math
 from typing import Final, NamedTuple, Self
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from barograph_modeler.maxima.ratio import log_ratio
@@ -180,6 +179,8 @@ def with_coming(left: Remaining, elapsed: float, coming: ComingDisturbances) -> 
     it adds is a share of the rest. The limit is the quantile of both cases, so it holds the promised share of all runs:
     as good as unchanged where fewer runs than that are disturbed.
     """
+    from scipy.optimize import brentq
+
     expected = left.expected_seconds
     if not (expected > 0 and coming.share > 0 and coming.excesses.size):
         return left

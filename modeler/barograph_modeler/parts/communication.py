@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from scipy.optimize import nnls
 
 from barograph_modeler.maxima.sample import Floats
 
@@ -41,6 +40,8 @@ class LinearLaw:
     """Seconds that are linear in terms, fitted to (m, k) terms and (m,) seconds; rows of 0 s are left out."""
 
     def __init__(self, terms: Floats, seconds: Floats, draws: int, rng: np.random.Generator) -> None:
+        from scipy.optimize import nnls
+
         known = seconds > 0
         self._between_runs = 0.0
         self._coefficients = np.zeros((draws, terms.shape[1]))

@@ -9,8 +9,8 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.client.follow import Follower, Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.recognition.family import family_of
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
+from barograph_modeler.recognition.request import family_of
 
 MIN_BEHIND: Final = 100_000
 """Offsets that are to be read before this pays: they take a second."""

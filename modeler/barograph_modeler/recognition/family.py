@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from barograph_modeler.pace.length import EQUAL, Length
-from barograph_modeler.recognition.request import LABEL_DIGITS, Request, label_of
+from barograph_modeler.recognition.request import UNKNOWN, Request, label_of
 from barograph_modeler.recognition.signature import PooledTraffic, Signature
 from barograph_modeler.recognition.tolerance import Difference, Spread
 from barograph_modeler.state import lru
@@ -32,9 +31,6 @@ DOUBTED: Final = 2
 """So many agreements are taken back by a run that was slow or fast, but not by the first one."""
 PROVEN: Final = 2
 """So many healthy runs of a group prove its pace: one may have been disturbed."""
-UNKNOWN: Final = "unknown"
-"""The label of runs of which nothing is known, where the name of the family is that of other work."""
-_GROUP: Final = re.compile(rf"\+([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
 TRAFFIC: Final = "communication"
 """The feature that is a run's signature; it is not known when a run begins."""
 APART: Final = 1.0
@@ -458,15 +454,6 @@ class Family:
 
 def _are_equal(points: int, other: int) -> bool:
     return Length(points / EQUAL, points * EQUAL).has(other)
-
-
-def family_of(group: str) -> str:
-    """The name of the family of a group.
-
-    >>> family_of("lab/heat@2x1+a1b2c3")
-    'lab/heat@2x1'
-    """
-    return _GROUP.sub("", group)
 
 
 def listed(features: Collection[str]) -> str:

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork, family_of
-from barograph_modeler.recognition.request import Asked, Request
+from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork
+from barograph_modeler.recognition.request import Asked, Request, family_of
 from barograph_modeler.recognition.signature import Signature, TrafficLook, looks, may_move
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
 LABEL_DIGITS: Final = 6
+UNKNOWN: Final = "unknown"
+"""The label of runs of which nothing is known, where the name of the family is that of other work."""
+_GROUP: Final = re.compile(rf"\+([0-9a-f]{{{LABEL_DIGITS}}}|{UNKNOWN})$")
 WORDS: Final = 64
 INPUTS: Final = 32
 """Words and inputs that are features of their own; the further ones of a job are one feature together."""
@@ -117,6 +121,15 @@ class Asked(NamedTuple):
 def label_of(value: Any) -> str:
     """A short digest of anything that JSON can hold."""
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=LABEL_DIGITS // 2).hexdigest()
+
+
+def family_of(group: str) -> str:
+    """The name of the family of a group.
+
+    >>> family_of("lab/heat@2x1+a1b2c3")
+    'lab/heat@2x1'
+    """
+    return _GROUP.sub("", group)
 
 
 class _Numbers(msgspec.Struct):

@@ -27,7 +27,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """Longest wait for running fits; a snapshot that times out is tried again in the next cycle."""
-FORMAT: Final = 19
+FORMAT: Final = 20
 """To be raised when classes in the state, or their attributes, are renamed: older snapshots are ignored."""
 _ALLOWED: Final = {
     ("array", "array"),
@@ -41,7 +41,6 @@ _ALLOWED: Final = {
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "scalar"),
     ("numpy._core.numeric", "_frombuffer"),
-    ("river.drift.adwin", "ADWIN"),
     ("river._river_rust.drift", "AdaptiveWindowing"),
 }
 _log = logging.getLogger(__name__)

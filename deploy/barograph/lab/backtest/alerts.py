@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from barograph.cli import checked
 from barograph.lab.columns import CSV_FILE, add_join, add_subject, console, count, join_of, names, note, table
-from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_alerts.studies.detectors import RIVALS, Detector, score
 from barograph_alerts.studies.pairs import FEWEST, Case, MeasuredRun, cases
 from barograph_alerts.studies.power import FEWEST_JOBS, FOUND, LENGTHS, Power, powers

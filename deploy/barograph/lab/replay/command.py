@@ -15,7 +15,7 @@ from barograph.lab.columns import console, note, table, unusable
 from barograph.lab.replay.report import summarize
 from barograph.lab.replay.simulation import replay
 from barograph.lab.replay.trace import Trace, TraceError, read_trace
-from barograph_alerts.detection.evidence import ALPHA, MARGIN
+from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.pace.windows import WINDOW_SECONDS
 

@@ -13,7 +13,6 @@ import math
 from typing import Final
 
 import numpy as np
-from scipy.optimize import nnls
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
@@ -34,6 +33,8 @@ class AmdahlLaw:
     """
 
     def __init__(self, known: Configurations, *, has_overhead: bool = False, drift: float = DRIFT) -> None:
+        from scipy.optimize import nnls
+
         self._known, self._drift = known, drift
         self._terms = _with_logarithm if has_overhead and len(known) > 2 else _amdahl
         seconds, terms = np.exp(known.log_seconds), self._terms(known.ranks)

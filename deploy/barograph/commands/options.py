@@ -1,0 +1,24 @@
+"""Types of options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+
+from barograph.cli import checked
+from barograph_agent.protocol.tables import IDENTIFIER, Kind
+from barograph_agent.system.clock import CLOCK
+
+identifier = checked(str, IDENTIFIER.fullmatch, Kind.NAME.text)
+"""The type of an option that is a name in the log."""
+
+
+def since_argument(text: str) -> float:
+    """Parse a date, a date and time (local by default), or an age such as 7d or 12h; returns Unix seconds."""
+    units = {"d": 86400.0, "h": 3600.0}
+    if text[-1:] in units and text[:-1].isdecimal():
+        return CLOCK.now() - float(text[:-1]) * units[text[-1]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a date, date and time, or an age as 7d or 12h") from None
