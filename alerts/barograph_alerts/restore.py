@@ -86,7 +86,7 @@ class Restore:
             for table in LATEST:
                 if table in source.follower.offsets:
                     self._read_latest(source, table, head, opened, now)
-            for table in OF_JOBS:
+            for table in OF_JOBS - LATEST.keys():
                 source.follower.offsets[table] = head
             source.backfills = [
                 Backfill(source.reader, dict.fromkeys(sorted(OF_JOBS), min(jobs.values())), jobs)

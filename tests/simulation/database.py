@@ -5,8 +5,9 @@ Opening DuckDB takes longer than a whole schedule. A test holds the two to the s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -21,6 +22,36 @@ from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
 from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
 from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
+
+
+class _Sorted(NamedTuple):
+    """Rows of a table in the order of their offsets, and the bytes of all up to each."""
+
+    rows: pa.Table
+    offsets: np.ndarray
+    bytes: np.ndarray
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> _Sorted:
+        offsets = rows[OFFSET].to_numpy()
+        assert (np.diff(offsets) > 0).all()
+        return cls(rows, offsets, np.cumsum(_weights(rows)))
+
+    def between(self, after: int, upto: int) -> _Sorted:
+        """Those behind an offset, up to another one."""
+        first, last = self.offsets.searchsorted((after, upto), side="right").tolist()
+        return self.part(first, max(last - first, 0))
+
+    def part(self, first: int, count: int) -> _Sorted:
+        """So many from one on, by its number."""
+        chosen = slice(first, first + count)
+        before = self.bytes[first - 1] if first else 0.0
+        return _Sorted(self.rows.slice(first, count), self.offsets[chosen], self.bytes[chosen] - before)
+
+    def fitting(self, limit: int, room: float) -> _Sorted:
+        """The first, as many as a message has room for, but at least one."""
+        fits = int(np.searchsorted(self.bytes[:limit], room, side="right"))
+        return self.part(0, min(max(fits, 1), len(self.offsets)))
 
 
 class Tables:
@@ -38,6 +69,16 @@ class Tables:
         self.days: tuple[Partition, ...] = ()
         self.fails = lambda: False
         """Whether the next commit fails."""
+        self._sorted: dict[str, tuple[int, _Sorted]] = {}
+
+    def sorted(self, table: str) -> _Sorted:
+        """All rows of a table."""
+        parts = self.rows[table]
+        if not parts:
+            return _Sorted.of(_empty(table))
+        if self._sorted.get(table, (0, None))[0] != len(parts):
+            self._sorted[table] = len(parts), _Sorted.of(pa.concat_tables(parts).combine_chunks())
+        return self._sorted[table][1]
 
     def all(self, table: str) -> dict[str, list[Any]]:
         """All rows of a table, as columns."""
@@ -96,10 +137,9 @@ class SimulatedDatabase:
     def between(self, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
         """The rows with these offsets, by table."""
         for table in LOG_COLUMNS:
-            rows = self._after(table, first - 1)
-            rows = rows.filter(pc.less_equal(rows[OFFSET], last))
-            if rows.num_rows:
-                yield table, rows
+            found = self._tables.sorted(table).between(first - 1, last)
+            if found.rows.num_rows:
+                yield table, found.rows
 
     def owners(self, jobs: Collection[str]) -> dict[str, str]:
         return {}
@@ -130,33 +170,30 @@ class SimulatedDatabase:
         return head
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
-        rows = self._after(table, max(after, 0), job)
+        found = self._tables.sorted(table).between(max(after, 0), self._tables.head)
+        if job:
+            found = _Sorted.of(found.rows.filter(pc.equal(found.rows["job"], job)))
         if after < 0:
-            if not rows.num_rows:
-                return LogPage(_columns(rows), 0, self.heads[table])
-            rows = rows.slice(max(rows.num_rows + after, 0))
-            after = rows[OFFSET][0].as_py() - 1
-        rows = _fitting(rows, limit, READ_BYTES)
-        return LogPage(_columns(rows), rows.num_rows, rows[OFFSET][-1].as_py() if rows.num_rows else after)
+            if not len(found.offsets):
+                return LogPage(_columns(found.rows), 0, self.heads[table])
+            first = max(len(found.offsets) + after, 0)
+            found = found.part(first, len(found.offsets) - first)
+            after = int(found.offsets[0]) - 1
+        found = found.fitting(limit, READ_BYTES)
+        last = int(found.offsets[-1]) if len(found.offsets) else after
+        return LogPage(_columns(found.rows), len(found.offsets), last)
 
     def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
-        found: dict[str, pa.Table] = {}
+        found: dict[str, _Sorted] = {}
         for table, after in offsets.items():
-            rows = self._after(table, after)
-            rows = rows.filter(pc.less_equal(rows[OFFSET], upto))
-            found[table] = _fitting(rows, limit, READ_BYTES / len(offsets))
-            if 0 < found[table].num_rows < rows.num_rows or found[table].num_rows == limit:
-                upto = min(upto, found[table][OFFSET][-1].as_py())
-        cut = {table: rows.filter(pc.less_equal(rows[OFFSET], upto)) for table, rows in found.items()}
-        return upto, {table: _columns(rows) for table, rows in cut.items() if rows.num_rows}
-
-    def _after(self, table: str, after: int, job: str = "") -> pa.Table:
-        parts = [part for part in self._tables.rows[table] if part[OFFSET][-1].as_py() > after]
-        if not parts:
-            return _empty(table)
-        rows = pa.concat_tables(parts)
-        rows = rows.filter(pc.greater(rows[OFFSET], after))
-        return rows.filter(pc.equal(rows["job"], job)) if job else rows
+            rows = self._tables.sorted(table).between(after, upto)
+            fitting = rows.fitting(limit, READ_BYTES / len(offsets))
+            if 0 < len(fitting.offsets) < len(rows.offsets) or len(fitting.offsets) == limit:
+                upto = min(upto, int(fitting.offsets[-1]))
+            if len(fitting.offsets):
+                found[table] = fitting
+        cut = {table: rows.between(offsets[table], upto) for table, rows in found.items()}
+        return upto, {table: _columns(rows.rows) for table, rows in cut.items() if len(rows.offsets)}
 
     def compact_marks(self) -> None:
         pass
@@ -183,18 +220,13 @@ class SimulatedDatabase:
         pass
 
 
+@functools.cache
 def _empty(table: str) -> pa.Table:
     kinds = {OFFSET: pa.int64()} | {
         name: pa.string() if kind.is_text else pa.from_numpy_dtype(kind.dtype)
         for name, kind in TABLES[table].columns.items()
     }
     return pa.table({name: pa.array([], kind) for name, kind in kinds.items()}).select(list(LOG_COLUMNS[table]))
-
-
-def _fitting(rows: pa.Table, limit: int, room: float) -> pa.Table:
-    rows = rows.slice(0, limit)
-    fits = int(np.searchsorted(np.cumsum(_weights(rows)), room, side="right"))
-    return rows.slice(0, max(fits, 1))
 
 
 def _columns(rows: pa.Table) -> dict[str, Column]:

@@ -8,6 +8,7 @@ and no warning of numpy, which is an error here.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import multiprocessing
@@ -89,11 +90,13 @@ class Hostile:
         columns: dict[str, Any] = {}
         for name, kind in TABLES[table].columns.items():
             domain = TABLES[table].domains.get(name)
-            values = [self._value(name, kind, domain, wild) for _ in range(rows)]
-            if (about := TABLES[table].json.get(name)) is not None and self.random.random() < 0.97:
-                values = [self.random.choice(_JSON[about]) for _ in range(rows)]
+            about = TABLES[table].json.get(name)
             if name in ("job", "source") and self.random.random() < 0.9:
                 values = [job] * rows
+            elif about is not None and self.random.random() < 0.97:
+                values = self.random.choices(_JSON[about], k=rows)
+            else:
+                values = [self._value(name, kind, domain, wild) for _ in range(rows)]
             columns[name] = values if kind.is_text else np.array(values, kind.dtype)
         return wire.append("hostile", 1, table, rows, columns)
 
@@ -113,17 +116,7 @@ class Hostile:
         if kind is Kind.U64:
             return self.random.choice([0, 2**64 - 1]) if is_wild else self.random.choice(self._classes)
         assert domain is not None, name
-        return self._extreme(domain) if is_wild else self._usual(name, domain)
-
-    def _extreme(self, domain: Domain) -> float:
-        low, high = domain.low, domain.high
-        found = [low, high, 0, 1, 2, high / 2, low + 1, high - 1, NOW, NOW + 1, 2**31, 2**53]
-        if domain.kind is Kind.F64:
-            found += [1e-300, 5e-324, 1e-9, 1e300, -1e-9, -1.0, float(np.nextafter(high, 0.0)), -0.0]
-            found += [float("nan")] * (3 * domain.unknown)
-        inside = [value for value in found if low <= value <= high or math.isnan(value)]
-        value = self.random.choice(inside)
-        return float(value) if domain.kind is Kind.F64 else int(value)
+        return self.random.choice(_extremes(domain)) if is_wild else self._usual(name, domain)
 
     def _usual(self, name: str, domain: Domain) -> float:
         if name in ("exit_status", "world"):
@@ -135,6 +128,18 @@ class Hostile:
         if name == "runtime_seconds":
             return self._factor * self.random.lognormvariate(3, 0.05)
         return self._factor * self.random.lognormvariate(-3, 0.3)
+
+
+@functools.cache
+def _extremes(domain: Domain) -> list[float]:
+    """Values at and near the ends of a domain, and those that have broken programs before."""
+    low, high = domain.low, domain.high
+    found = [low, high, 0, 1, 2, high / 2, low + 1, high - 1, NOW, NOW + 1, 2**31, 2**53]
+    if domain.kind is Kind.F64:
+        found += [1e-300, 5e-324, 1e-9, 1e300, -1e-9, -1.0, float(np.nextafter(high, 0.0)), -0.0]
+        found += [float("nan")] * (3 * domain.unknown)
+    inside = [value for value in found if low <= value <= high or math.isnan(value)]
+    return [float(value) if domain.kind is Kind.F64 else int(value) for value in inside]
 
 
 _MAP: Final = (

@@ -77,6 +77,9 @@ MIN_LOOP_SECONDS: Final = 1.0
 MAX_BREAK: Final = 10.0
 """Calls between two occurrences of an anchor, in multiples of the usual number, from which on its loop begins anew."""
 
+MAX_MARKS: Final = 16
+"""Bytes for each value up to which distinct ones are marked, not sorted: 256 KiB for MAX_CALLS."""
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -175,6 +178,15 @@ def occurrences(calls: Records, anchor: Anchor) -> Integers:
 
 def _value(calls: Records, match: int) -> Integers:
     return calls["comm" if match == 1 else "detail"].astype(np.int64)
+
+
+def _distinct(values: Integers, limit: int) -> Integers:
+    """The distinct ones of values from 0 to below a limit, in order: without sorting where the limit is low."""
+    if limit > MAX_MARKS * len(values):
+        return np.unique(values)
+    marks = np.zeros(limit, bool)
+    marks[values] = True
+    return np.flatnonzero(marks)
 
 
 def _is_ordered(values: Integers) -> bool:
@@ -298,15 +310,15 @@ class _Tokens:
         if len(self._sequence) - 1 - last > MAX_TAIL * int(np.diff(at).max()):
             return False
         inner = self._sequence[first:last]
-        segment = np.searchsorted(at, np.arange(first, last), "right") - 1
+        segment = np.repeat(np.arange(number), np.diff(at))
         tokens = len(self._keys)
-        pairs = np.unique(segment * tokens + inner)
+        pairs = _distinct(segment * tokens + inner, number * tokens)
         presence = np.bincount(pairs % tokens, minlength=tokens) / number
         counts = np.bincount(inner, minlength=tokens)
         rare = counts < RARE * number * every
         if presence[~rare].mean() < (MIN_PRESENCE if every == 1 else MIN_GROUP_PRESENCE):
             return False
-        with_rare = np.unique(pairs[rare[pairs % tokens]] // tokens)
+        with_rare = _distinct(pairs[rare[pairs % tokens]] // tokens, number)
         most = MAX_RARE_SEGMENTS * number
         together = np.count_nonzero(np.diff(with_rare, prepend=-2) > 1)
         if together > most or len(with_rare) > MAX_RARE_NEIGHBOURS * most:

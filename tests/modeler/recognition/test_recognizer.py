@@ -19,10 +19,9 @@ from barograph_modeler.recognition.family import (
     Family,
     Relevance,
     UnknownWork,
-    family_of,
 )
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
-from barograph_modeler.recognition.request import WORDS, Request
+from barograph_modeler.recognition.request import WORDS, Request, family_of
 from helpers.jobs import verdict
 from helpers.works import Site, asked, digest, new_modeler
 
