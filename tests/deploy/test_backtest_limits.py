@@ -11,7 +11,7 @@ import pytest
 from rich.progress import Progress
 
 from barograph.cli import main
-from barograph.lab.backtest.job_log import read_jobs
+from barograph.lab.job_log import read_jobs
 from barograph_modeler.limits.forecaster import RISKS, LimitForecaster
 from barograph_modeler.studies.limits.walk import in_order, walk
 from helpers import job_log

@@ -14,7 +14,7 @@ import pytest
 
 from barograph.cli import main
 from barograph.commands import export
-from barograph.commands.options import since_argument
+from barograph.options import since_argument
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.history import APP, CLASSES, REPEATS, SCALES, nx, runtime, write_history

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +19,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barograph.cli import CommandError
 from barograph.commands import extrap
-from barograph.commands.options import identifier, since_argument
-from barograph.commands.replaced import replaced
 from barograph.commands.sql import COLLECTOR
+from barograph.options import identifier, since_argument
 from barograph.views.jobs import NAMES, names
 from barograph.views.log import arrow_of
 from barograph.views.refusal import NoResult, opened_all, similar
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.settings import agent, places
+from barograph_agent.system.disk import DISK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
 from barograph_collector.query.sql import ROWS_LIMIT
@@ -72,6 +73,20 @@ class Selection:
             if self._jobs is not None:
                 page = page.filter(pc.is_in(page["job"], self._jobs))
             yield page
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path`, which replaces `path` on success and is removed on failure."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.touch()  # its OSError has a shorter text than pyarrow's
+        yield partial
+        with partial.open("rb") as written:
+            DISK.sync(written.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_rows(selections: Sequence[Selection], path: Path, form: str, progress: Callable[[int], None]) -> int:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from barograph.commands.options import since_argument
+from barograph.options import since_argument
 from barograph.views.jobs import NAMES, JobQuery, names
 from barograph.views.log import Row, limits
 from barograph.views.queries import newest

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from barograph.cli import CommandError
-from barograph.commands.options import identifier
+from barograph.options import identifier
 from barograph_agent.deliver.credential import issue
 from barograph_agent.deliver.keys import Role
 from barograph_agent.system.clock import CLOCK

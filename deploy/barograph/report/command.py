@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import CommandError, checked
-from barograph.commands.options import identifier, since_argument
-from barograph.commands.replaced import replaced
+from barograph.commands.export import replaced
+from barograph.options import identifier, since_argument
 from barograph.report import application, job, page
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.context import ViewContext

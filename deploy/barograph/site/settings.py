@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from barograph.views.addresses import http_address, http_addresses
+from barograph.options import http_address, http_addresses
 from barograph_agent.settings import places
 from barograph_agent.settings.agent import CollectorAddresses
 from barograph_agent.settings.places import DEFAULT_ENDPOINT

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from barograph.views.addresses import http_address
+from barograph.options import http_address
 from barograph.views.refusal import NoResult
 from barograph_agent.settings import places
 from barograph_agent.system.clock import CLOCK

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import checked
-from barograph.lab.backtest.job_log import read_jobs
 from barograph.lab.columns import add_subject, console, count, note, progress_bar, table
+from barograph.lab.job_log import read_jobs
 from barograph_modeler.limits.forecaster import RISKS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.limits.rivals import PREDICTORS
