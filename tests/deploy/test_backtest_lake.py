@@ -1,8 +1,9 @@
-"""`barograph backtest bands --lake`: whoever computes the series reads them from the files of the lake."""
+"""`barograph backtest --lake`: whoever computes the series reads them from the files of the lake."""
 
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
-from barograph.lab.backtest import history
+from barograph.lab.backtest.history import LakePlace
 from barograph_agent.protocol.tables import TABLES
+from barograph_alerts.studies.pairs import MeasuredRun
+from barograph_alerts.studies.remaining import simulated_runs
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.days.retention import DAY_SECONDS
@@ -22,6 +25,7 @@ from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import LOG, Store
 from barograph_modeler.studies.bands.tasks import prequential
 from barograph_modeler.studies.series import Series
+from helpers import job_log
 from helpers.clocks import calendar_at
 from helpers.dask import Cluster
 from helpers.executor import Inline
@@ -120,7 +124,7 @@ def test_workers_read_the_lake_themselves(
     remote.fails = fails
     monkeypatch.setattr("barograph.lab.backtest.bands.workers_of", lambda options: remote)
     if not fails:
-        monkeypatch.setattr(history, "series_of", read_elsewhere(history.series_of, remote))
+        monkeypatch.setattr(LakePlace, "reader", read_elsewhere(LakePlace.reader, remote))
     main(["backtest", "bands", "--lake", str(place), "--json"])
     done = capsys.readouterr()
     assert remote.tasks == 2
@@ -128,12 +132,12 @@ def test_workers_read_the_lake_themselves(
     assert ("mounted.parquet" in done.err and "the rest is computed here" in done.err) == fails
 
 
-def read_elsewhere(real: Callable[..., list[Series]], remote: Remote) -> Callable[..., list[Series]]:
-    def read(*args: Any) -> list[Series]:
+def read_elsewhere(real: Callable[[LakePlace], Any], remote: Remote) -> Callable[[LakePlace], Any]:
+    def reader(place: LakePlace) -> Any:
         assert remote.tasks, "not in this process"
-        return real(*args)
+        return real(place)
 
-    return read
+    return reader
 
 
 @pytest.mark.parametrize(
@@ -201,3 +205,115 @@ def test_a_dask_cluster_reads_the_lake(
     with Cluster(1, tmp_path) as cluster:
         assert printed(capsys, "--lake", str(lake[0]), "--dask", cluster.address) == alone
     assert "computed here" not in capsys.readouterr().err
+
+
+def published(root: Path, entries: list[CheckedRows], day: int = FIRST) -> str:
+    """A lake with these rows, and a block of the next day."""
+    with Store(root / LOG, system=calendar_at(lambda: day * DAY_SECONDS + 3600.0)) as store:
+        publisher = Publisher(store, Lake.at(root / "lake"), seconds=0.0)
+        for number in (0, 1):
+            # Files of the newest day may be merged still, so nobody reads them.
+            day += number
+            store.commit(entries if number == 0 else [entry("blocks", 1, blocks(1))], {"s": number + 1})
+            while publisher.publish() or publisher.compact():
+                pass
+        publisher.close()
+    return str(root / "lake")
+
+
+def test_jobs_of_a_lake_have_the_limits_of_a_log_that_has_as_little_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = job_log.repetitive(150, 6)
+    entries = []
+    for row in rows:
+        row[job_log.SUBMITTED] += FIRST * DAY_SECONDS
+        row[job_log.WAITED], row[job_log.REQUESTED] = 0, -1
+        row[12], row[14] = -1, 1  # no group, and one queue
+        began, runtime, of_user = row[job_log.SUBMITTED], row[job_log.RUNTIME], f"u{row[job_log.USER]:02}"
+        # Every third job has two steps with a pause between them.
+        steps = [(began, runtime)] if row[0] % 3 else [(began, runtime / 4), (began + runtime / 2, runtime / 2)]
+        for number, (at, seconds) in enumerate(steps):
+            job, app = f"hpc/{row[0]}.0.{number}", f"exe{row[job_log.EXECUTABLE]}"
+            entries.append(
+                one_row("jobs", job=job, cluster="hpc", app=app, user=of_user, ranks=row[7], started_at=float(at))
+            )
+            entries.append(one_row("runs", job=job, ended_at=float(at + seconds), runtime_seconds=float(seconds)))
+    others = {"hpc/900.0.0": {}, "canary/1.0.0": {"cluster": "canary"}, "hpc/901.0.0": {"started_at": 0.0}}
+    for job, of_job in others.items():
+        known = {"cluster": "hpc", "started_at": FIRST * DAY_SECONDS} | of_job
+        entries.append(one_row("jobs", job=job, **known))
+    entries.append(one_row("runs", job="hpc/901.0.0", ended_at=FIRST * DAY_SECONDS, runtime_seconds=math.nan))
+    lake = published(tmp_path, entries)
+    log = job_log.write(tmp_path / "log.swf", rows)
+    assert main(["backtest", "limits", str(log), "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert main(["backtest", "limits", "--lake", lake, "--json"]) == 0
+    done = capsys.readouterr()
+    found = json.loads(done.out)
+    assert found["scores"] == expected["scores"]
+    assert found["jobs"] == expected["jobs"] == 150
+    assert "1 jobs without an end of " in done.err
+    assert "1 jobs without runtime of " in done.err
+    for options, text in (
+        (["--lake", lake, "--until", "2020-01-01"], "has 0 jobs of that time that have ended, expected at least 2"),
+        (["--lake", lake, str(log)], "expected a LOG or --lake, one of them"),
+        ([], "expected a LOG or --lake, one of them"),
+    ):
+        assert main(["backtest", "limits", *options]) == 65
+        assert text in capsys.readouterr().err
+
+
+def samples(path: Path, runs: list[MeasuredRun]) -> str:
+    """A CSV file of runs."""
+    lines = [f"{one.workload},{one.name},{value!r}" for one in runs for value in one.values.tolist()]
+    path.write_text("\n".join(["workload,run,seconds", *lines]) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_remaining_times_of_a_lake_are_those_of_its_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, remote: bool
+) -> None:
+    entries, runs, number, at = [], [], 0, FIRST * DAY_SECONDS + 100.0
+    for seed in (1, 2):
+        for one in simulated_runs(seed, 0, 3):
+            number += 1
+            job, values = f"hpc/{number}.0.0", one.values[:400] / 10
+            runs.append(MeasuredRun(f"w{seed}", job, values, one.disturbed))
+            known = {"job": job, "cluster": "hpc", "workload": f"w{seed}", "started_at": at + number}
+            entries += [one_row("jobs", **known), one_row("runs", job=job, ended_at=at + 500, exit_status=0)]
+            entries.append(
+                entry("blocks", 400, blocks(400) | {"job": job, "class_id": 1 + number % 2, "sum_seconds": values})
+            )
+            if one.disturbed:
+                entries.append(one_row("scores", job=job, state="slow", alarmed_at=at + 50, at=at + 60))
+    for job, ended in (("hpc/98.0.0", 1), ("hpc/99.0.0", None)):
+        # One that failed, and one that has not ended.
+        entries.append(one_row("jobs", job=job, cluster="hpc", workload="w1", started_at=at))
+        entries.append(entry("blocks", 400, blocks(400) | {"job": job}))
+        entries += [one_row("runs", job=job, ended_at=at + 9, exit_status=ended)] if ended else []
+    lake = published(tmp_path, entries)
+    disturbed = ",".join(f"{one.workload}={one.name}" for one in runs if one.disturbed)
+    words = ["--value", "seconds", "--by", "workload", "--run", "run", "--disturbed", disturbed]
+    assert main(["backtest", "remaining", samples(tmp_path / "x.csv", runs), *words, "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert expected["summary"]
+    elsewhere = Remote()
+    monkeypatch.setattr("barograph.lab.backtest.remaining.workers_of", lambda options: elsewhere if remote else None)
+    assert main(["backtest", "remaining", "--lake", lake, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    assert elsewhere.tasks == 2 * remote
+    # 400 intervals as 200 times: ten windows.
+    assert main(["backtest", "remaining", "--lake", lake, "--json", "--values", "399"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["errors"]) == len(expected["errors"])
+    assert found != expected
+    for options, text in (
+        (["--newest", "2"], "no run has another of its workload with as many values, expected at least one"),
+        (["--values", "100"], "no run has another of its workload with as many values, expected at least one"),
+        (["runs.csv"], "--lake with runs.csv, expected one of them: its workloads are groups of like work"),
+        (["--disturbed", "a"], "--lake with --disturbed, expected one of them"),
+    ):
+        assert main(["backtest", "remaining", "--lake", lake, *options]) == 65
+        assert text in capsys.readouterr().err

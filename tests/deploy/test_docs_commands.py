@@ -71,7 +71,7 @@ ELSEWHERE: Final = {
     r"systemctl |journalctl ": "tests/deploy/test_booted.py",
     r"scontrol |srun ": "tests/deploy/test_slurm.py",
     r"dask |barograph modeler --dask |barograph backtest bands .*--dask ": "tests/modeler/refits/test_workers.py",
-    r"barograph backtest bands --lake ": "tests/deploy/test_backtest_lake.py",
+    r"barograph backtest \w+ --lake ": "tests/deploy/test_backtest_lake.py",
     r"barograph (backup|restore) /nfs/moved ": "tests/deploy/test_backup.py",
     r"barograph drain ": "tests/deploy/test_drain.py",
     r"barograph run -- (torchrun|python train.py)": "tests/agent/test_training.py",

@@ -1,7 +1,8 @@
-"""Jobs from a log in the Standard Workload Format, with what their scheduler had of them at submission."""
+"""Jobs of a log in the Standard Workload Format, with what their scheduler had of them at submission, or of a lake."""
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import zlib
 from collections import Counter
@@ -14,6 +15,8 @@ from rich.progress import Progress
 from barograph.imports.record import UnreadableLine
 from barograph.imports.source import opened
 from barograph.imports.swf import fields
+from barograph.lab.backtest import history
+from barograph.views.queries import newest
 from barograph_modeler.limits.job import UNKNOWN, SubmittedJob
 from barograph_modeler.studies.limits.logged_job import LoggedJob
 from barograph_modeler.studies.series import BadTable
@@ -76,3 +79,53 @@ def _job(values: Sequence[float]) -> LoggedJob | str:
         runtime=runtime,
         failed=status == FAILED,
     )
+
+
+_STEPS: Final = """
+SELECT cluster, job, app, "user", account, ranks, started_at, coalesce(ended_at, 0) AS ended_at, runtime_seconds,
+    exit_status
+FROM (SELECT job, cluster, app, "user", account, ranks, started_at FROM lake.jobs {newest})
+LEFT JOIN (SELECT job, exit_status, runtime_seconds, ended_at FROM lake.runs {newest}) USING (job)
+WHERE cluster <> 'canary' AND to_timestamp(started_at)::DATE BETWEEN '{since}' AND '{until}'"""
+_JOBS: Final = """
+SELECT began, CASE WHEN began = 0 THEN 0 WHEN steps = 1 THEN seconds ELSE ends - began END, ended, ranks, failed,
+    dense_rank() OVER (ORDER BY "user"), dense_rank() OVER (ORDER BY app), dense_rank() OVER (ORDER BY cluster),
+    if(account = '', {unknown}, dense_rank() OVER (ORDER BY account))
+FROM (
+    -- The name of a step is that of its job, a dot, and its number.
+    SELECT cluster, regexp_replace(job, '[.][^.]*$', '') AS name, count(*) AS steps, min(started_at) AS began,
+        max(ended_at) AS ends, bool_and(ended_at > 0) AS ended, max(runtime_seconds) AS seconds,
+        max(ranks) AS ranks, arg_max(exit_status, ended_at) <> 0 AS failed, arg_min("user", started_at) AS "user",
+        arg_min(app, started_at) AS app, arg_min(account, started_at) AS account
+    FROM ({steps}) GROUP BY ALL
+)
+ORDER BY began, name"""
+
+
+def lake_jobs(options: argparse.Namespace) -> tuple[list[LoggedJob], Counter[str]]:
+    """The jobs of a lake that have ended, their steps as one, and how many others there are, by reason.
+
+    A lake has no submissions and no requests: a job is submitted when its first step begins. Its executable is the
+    application of that step, its queue the cluster. Raises BadTable.
+    """
+    since, until = history.days(options)
+    steps = _STEPS.format(newest=newest("job"), since=since, until=until)
+    with history.opened(options) as catalog, catalog.reading():
+        rows = catalog.connection.execute(_JOBS.format(steps=steps, unknown=UNKNOWN)).fetchall()
+    jobs: list[LoggedJob] = []
+    skipped: Counter[str] = Counter()
+    for began, seconds, ended, ranks, failed, user, executable, queue, account in rows:
+        if not ended:
+            skipped["jobs without an end"] += 1
+        elif not seconds > 0:
+            skipped["jobs without runtime"] += 1
+        else:
+            submitted = SubmittedJob(
+                began, ranks or UNKNOWN, user=user, executable=executable, queue=queue, group=account
+            )
+            jobs.append(LoggedJob(submitted, started=began, runtime=seconds, failed=failed))
+    if len(jobs) < MIN_JOBS:
+        raise BadTable(
+            f"{options.lake} has {len(jobs)} jobs of that time that have ended, expected at least {MIN_JOBS}"
+        )
+    return jobs, skipped

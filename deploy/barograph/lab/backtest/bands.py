@@ -58,7 +58,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     add("--node", metavar="COL", help="with --rank: the column of hosts; without it each rank is a node of its own")
     add_join(parser)
     history.add_options(parser)
-    history.add_values(parser)
+    history.add_values(parser, "the newest N single intervals of a class")
     add_options(parser)
     add("--json", action="store_true", help="print one JSON object: summary and series")
     add("--plot", type=Path, metavar="FILE.png", help="draw bands and observed values")
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> None:
         if options.file is not None or given:
             what = f"--{given[0]}" if given else options.file
             raise BadTable(f"--lake with {what}, expected one of them: its series are classes of intervals")
-        task = history.scored(TASKS[options.mode])
+        task = history.computed(history.series_of, TASKS[options.mode])
         _print(list(spread(task, history.parts(options), workers_of(options))), options)
         return
     if options.file is None or options.value is None or options.by is None:

@@ -9,15 +9,17 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from barograph.lab.columns import count, note
-from barograph.views.queries import newest
+from barograph.views.queries import ALARMED, newest
 from barograph_agent.settings.sources import ConfigError
+from barograph_alerts.studies.pairs import MeasuredRun
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.layout import DAY, places_of
 from barograph_collector.lake.place import Lake
@@ -25,7 +27,7 @@ from barograph_collector.settings import add_lake_options, named_lake
 from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.text import literal, parquet
-from barograph_modeler.studies.bands.score import ScoreRow
+from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.bands.tasks import FEWEST
 from barograph_modeler.studies.series import BadTable, Series
 
@@ -36,7 +38,8 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
-Score = Callable[[Sequence[Series]], Iterable[ScoreRow]]
+Read = TypeVar("Read")
+Row = TypeVar("Row")
 
 
 class LakePlace(NamedTuple):
@@ -57,13 +60,17 @@ class LakePlace(NamedTuple):
 
 
 class WorkloadPart(NamedTuple):
-    """A workload: its jobs, and the files with all of their blocks."""
+    """A workload: its jobs in the order of their begin, and the files with all of their blocks.
+
+    most: values that are wanted of a class, or of a run. disturbed: those of the jobs that have alarmed.
+    """
 
     place: LakePlace
     workload: str
     jobs: Sequence[str]
     files: Sequence[str]
     most: int
+    disturbed: frozenset[str] = frozenset()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -79,10 +86,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_values(parser: argparse.ArgumentParser) -> None:
-    """Add the option that limits the intervals of a class."""
-    most = "with --lake: the newest N single intervals of a class (default: %(default)s)"
-    parser.add_argument("--values", type=count, default=MAX_VALUES, metavar="N", help=most)
+def days(options: argparse.Namespace) -> tuple[datetime.date, datetime.date]:
+    """The first and the last day that `add_options` has been given."""
+    return options.since or datetime.date.min, options.until or datetime.date.max
+
+
+def add_values(parser: argparse.ArgumentParser, most: str) -> None:
+    """Add the option that limits the values of a workload's part. most: which N there are at most."""
+    help = f"with --lake: {most} (default: %(default)s)"
+    parser.add_argument("--values", type=count, default=MAX_VALUES, metavar="N", help=help)
 
 
 @contextlib.contextmanager
@@ -105,7 +117,7 @@ def write_runs(options: argparse.Namespace, size: str | None, path: Path) -> Non
     Its columns are cluster, app, params, ranks, nodes and seconds. With the name of a parameter, `size` is its value,
     and `params` are the others; runs of which it is no number are left out. Raises BadTable for a lake without any run.
     """
-    since, until = options.since or datetime.date.min, options.until or datetime.date.max
+    since, until = days(options)
     params, value = "params", "1"
     if size is not None:
         known, key = "if(json_valid(params), params, '{}')", literal(f'$."{size}"')
@@ -126,33 +138,55 @@ ORDER BY ended_at, job"""
     note(f"{found[0]:,} runs")
 
 
-def parts(options: argparse.Namespace) -> list[WorkloadPart]:
-    """The workloads of the lake, those that are alike beside each other. Raises BadTable for a lake without any."""
+def parts(options: argparse.Namespace, newest_runs: int | None = None) -> list[WorkloadPart]:
+    """The workloads of the lake, those that are alike beside each other. Raises BadTable for a lake without any.
+
+    newest_runs: of each workload at most so many, of jobs that have ended well, or have alarmed; by default all.
+    """
     credentials = options.lake_credentials and Path(options.lake_credentials)
     place = LakePlace(options.lake, options.state.absolute(), options.lake_endpoint or "", credentials)
     with opened(options) as catalog:
         files = _files(catalog, options)
         with catalog.reading():
-            rows = catalog.connection.execute(
-                "SELECT coalesce(a.workload, j.workload), j.job, j.started_at, max(r.ended_at)"
-                ' FROM lake.jobs AS j LEFT JOIN (SELECT job, arg_max(workload, "offset") AS workload'
-                " FROM lake.assignments GROUP BY job) AS a USING (job) JOIN lake.runs AS r USING (job)"
-                " GROUP BY ALL ORDER BY 1, 3"
-            ).fetchall()
+            rows = catalog.connection.execute(_JOBS if newest_runs is None else _newest_jobs(newest_runs)).fetchall()
     jobs: dict[str, list[str]] = {}
-    days: dict[str, set[tuple[str, datetime.date]]] = {}
-    for workload, job, started_at, ended_at in rows:
+    ran_on: dict[str, set[tuple[str, datetime.date]]] = {}
+    disturbed: dict[str, set[str]] = {}
+    for workload, job, started_at, ended_at, alarmed in rows:
         jobs.setdefault(workload, []).append(job)
-        days.setdefault(workload, set()).update((job.partition("/")[0], day) for day in _days(started_at, ended_at))
+        ran_on.setdefault(workload, set()).update((job.partition("/")[0], day) for day in _days(started_at, ended_at))
+        disturbed.setdefault(workload, set()).update([job] if alarmed else ())
     found = [
-        WorkloadPart(place, workload, names, [file for day in sorted(days[workload]) for file in files.get(day, ())],
-                     options.values)
+        WorkloadPart(place, workload, names, [file for day in sorted(ran_on[workload]) for file in files.get(day, ())],
+                     options.values, frozenset(disturbed[workload]))
         for workload, names in jobs.items()
     ]  # fmt: skip
     if not (found := [one for one in found if one.files]):
         raise BadTable(f"{options.lake} has no blocks of ended runs on days that have ended, expected some")
     note(f"{len(found)} workloads with {sum(len(one.jobs) for one in found):,} runs")
     return found
+
+
+_JOBS: Final = (
+    "SELECT coalesce(a.workload, j.workload) AS workload, j.job, j.started_at, max(r.ended_at) AS ended_at, false"
+    ' FROM lake.jobs AS j LEFT JOIN (SELECT job, arg_max(workload, "offset") AS workload'
+    " FROM lake.assignments GROUP BY job) AS a USING (job) JOIN lake.runs AS r USING (job)"
+    " GROUP BY ALL ORDER BY 1, 3"
+)
+"""The ended jobs: workload, job, begin, end, and whether it has alarmed, which is not asked here."""
+
+
+def _newest_jobs(most: int) -> str:
+    """The same of the newest jobs of each workload that ended well or have alarmed, with whether they have."""
+    return f"""
+SELECT workload, job, started_at, ended_at, alarmed FROM (
+    SELECT found.workload, found.job, found.started_at, found.ended_at, a.job IS NOT NULL AS alarmed
+    FROM ({_JOBS}) AS found
+    JOIN (SELECT job, exit_status FROM lake.runs {newest("job")}) AS r USING (job)
+    LEFT JOIN (SELECT DISTINCT job FROM lake.scores WHERE {ALARMED}) AS a USING (job)
+    WHERE r.exit_status = 0 OR a.job IS NOT NULL
+) QUALIFY row_number() OVER (PARTITION BY workload ORDER BY started_at DESC, job DESC) <= {most}
+ORDER BY workload, started_at, job"""
 
 
 def _days(since: float, until: float) -> Iterator[datetime.date]:
@@ -171,24 +205,20 @@ def _files(catalog: Catalog, options: argparse.Namespace) -> Mapping[tuple[str, 
             key = places["cluster"], datetime.date.fromisoformat(places[DAY])
             found.setdefault(key, []).append(catalog.data.at(path))
     today = max((day for _, day in found), default=None)
-    since, until = options.since or datetime.date.min, options.until or datetime.date.max
+    since, until = days(options)
     return {key: files for key, files in found.items() if since <= key[1] <= until and key[1] != today}
 
 
 def series_of(connection: duckdb.DuckDBPyConnection, part: WorkloadPart) -> list[Series]:
     """The newest single intervals of each class of a workload, in their order. Raises duckdb.Error."""
-    connection.register("asked", pa.table({"job": list(part.jobs), "number": np.arange(len(part.jobs))}))
-    try:
-        rows = connection.execute(
-            "SELECT class_id, list(sum_seconds ORDER BY number, world, first_index) FROM ("
-            f"SELECT class_id, sum_seconds, number, world, first_index FROM {parquet(part.files)}"
-            " JOIN asked USING (job) WHERE count = 1 AND sum_seconds > 0"
-            f" AND job BETWEEN {literal(min(part.jobs))} AND {literal(max(part.jobs))}"
-            " QUALIFY row_number() OVER (PARTITION BY class_id ORDER BY number DESC, world DESC, first_index DESC)"
-            f" <= {part.most}) GROUP BY class_id ORDER BY class_id"
-        ).fetchall()
-    finally:
-        connection.unregister("asked")
+    rows = _asked(
+        connection,
+        part,
+        "SELECT class_id, list(sum_seconds ORDER BY number, world, first_index) FROM ("
+        "SELECT class_id, sum_seconds, number, world, first_index FROM blocks WHERE count = 1 AND sum_seconds > 0"
+        " QUALIFY row_number() OVER (PARTITION BY class_id ORDER BY number DESC, world DESC, first_index DESC)"
+        f" <= {part.most}) GROUP BY class_id ORDER BY class_id",
+    )
     return [
         Series({"workload": part.workload, "class": str(class_id)}, None, np.array(values))
         for class_id, values in rows
@@ -196,18 +226,79 @@ def series_of(connection: duckdb.DuckDBPyConnection, part: WorkloadPart) -> list
     ]
 
 
-def scored(score: Score) -> Callable[[Sequence[WorkloadPart]], Iterator[ScoreRow]]:
-    """A function of workloads, which reads their series and scores them. It may be sent to workers."""
-    return partial(_scored, score)
+def runs_of(connection: duckdb.DuckDBPyConnection, part: WorkloadPart) -> list[MeasuredRun]:
+    """The runs of a workload, in the order of their begin, each with the times of its intervals in the largest world.
+
+    Intervals of a block have its mean. Of more than `most` intervals as many are added up as it takes.
+    Raises duckdb.Error.
+    """
+    rows = _asked(
+        connection,
+        part,
+        "SELECT number, list(count ORDER BY first_index), list(sum_seconds ORDER BY first_index)"
+        " FROM blocks WHERE sum_seconds > 0 GROUP BY number, world"
+        " QUALIFY row_number() OVER (PARTITION BY number ORDER BY sum(count) DESC, world) = 1 ORDER BY number",
+    )
+    return [
+        MeasuredRun(part.workload, job, times(np.array(counts), np.array(seconds), part.most), job in part.disturbed)
+        for number, counts, seconds in rows
+        for job in [part.jobs[number]]
+    ]
 
 
-def _scored(score: Score, workloads: Sequence[WorkloadPart]) -> Iterator[ScoreRow]:
+def times(counts: npt.NDArray[np.int64], seconds: Floats, most: int) -> Floats:
+    """The times of at most `most` equal parts of a run, from the number of intervals and the seconds of its blocks.
+
+    A part is an interval where the run has no more than `most`. A rest of a part at the end is left out.
+
+    >>> times(np.array([1, 2, 2]), np.array([1.0, 4.0, 6.0]), 10)
+    array([1., 2., 2., 3., 3.])
+    >>> times(np.array([1, 2, 2]), np.array([1.0, 4.0, 6.0]), 2)
+    array([5.])
+    """
+    intervals = int(counts.sum())
+    if intervals <= most:
+        return np.repeat(seconds / counts, counts)
+    ends, elapsed = np.append(0, np.cumsum(counts)), np.append(0.0, np.cumsum(seconds))
+    size = -(-intervals // most)
+    found: Floats = np.diff(np.interp(np.arange(0, intervals + 1, size), ends, elapsed))
+    return found
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, part: WorkloadPart, query: str) -> list[Any]:
+    """The rows of a query of `blocks`, which are those of a workload, with the `number` of each job among its own."""
+    connection.register("asked", pa.table({"job": list(part.jobs), "number": np.arange(len(part.jobs))}))
+    blocks = (
+        f"SELECT * FROM {parquet(part.files)} JOIN asked USING (job)"
+        f" WHERE job BETWEEN {literal(min(part.jobs))} AND {literal(max(part.jobs))}"
+    )
+    try:
+        return connection.execute(f"WITH blocks AS ({blocks}) {query}").fetchall()
+    finally:
+        connection.unregister("asked")
+
+
+def computed(
+    read: Callable[[duckdb.DuckDBPyConnection, WorkloadPart], Read], compute: Callable[[Read], Iterable[Row]]
+) -> Callable[[Sequence[WorkloadPart]], Iterator[Row]]:
+    """A function of workloads, which reads what is wanted of each, and computes rows. It may be sent to workers.
+
+    read, compute: functions of a module, or `partial` of such.
+    """
+    return partial(_computed, read, compute)
+
+
+def _computed(
+    read: Callable[[duckdb.DuckDBPyConnection, WorkloadPart], Read],
+    compute: Callable[[Read], Iterable[Row]],
+    workloads: Sequence[WorkloadPart],
+) -> Iterator[Row]:
     if not workloads:
         return
     try:
         with workloads[0].place.reader() as connection:
             for one in workloads:
-                yield from score(series_of(connection, one))
+                yield from compute(read(connection, one))
     except duckdb.Error as error:
         raise BadTable(f"{workloads[0].place.place}: {first_line(error)}") from None
     except LakeError as error:

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from barograph.cli import checked
+from barograph.lab.backtest import history
 from barograph.lab.columns import add_subject, console, count, note, progress_bar, table
-from barograph.lab.job_log import read_jobs
+from barograph.lab.job_log import lake_jobs, read_jobs
 from barograph_modeler.limits.forecaster import RISKS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.limits.rivals import PREDICTORS
 from barograph_modeler.studies.limits.score import LimitsScore, Truth, not_computed, score
 from barograph_modeler.studies.limits.walk import in_order, walk
+from barograph_modeler.studies.series import BadTable
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
@@ -26,12 +28,14 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         "limits",
         _run,
         help="runtimes and time limits of the jobs of a log",
-        description="Predict each job of a scheduler's log at its submission, from the jobs that have ended by then.",
+        description="Predict each job of a scheduler's log at its submission, or of a lake at its begin, from the jobs"
+        " that have ended by then.",
         listed="predictors",
         known=((one.name, one.help) for one in PREDICTORS),
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="LOG", help="a log in Standard Workload Format, gzip if it ends in .gz")
+    log = "a log in Standard Workload Format, gzip if it ends in .gz, unless --lake is given"
+    add("file", type=Path, nargs="?", metavar="LOG", help=log)
     add(
         "--risk",
         type=checked(_risks, lambda risks: all(0 < one < 1 for one in risks), "numbers between 0 and 1 with commas"),
@@ -40,6 +44,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
         help=f"shares of jobs that may exceed their limit (default: {','.join(map(str, RISKS))})",
     )
     add("--jobs", type=count, metavar="N", help="the first N jobs in order of submission (default: all)")
+    history.add_options(parser)
     add("--json", action="store_true", help="print one JSON object")
     add("--plot", type=Path, metavar="FILE.png", help="draw shares killed, and accuracy over the log")
     return parser
@@ -51,12 +56,14 @@ def _risks(text: str) -> tuple[float, ...]:
 
 def _run(options: argparse.Namespace) -> None:
     """Print the scores. Raises BadTable and OSError."""
+    if (options.file is None) == (options.lake is None):
+        raise BadTable("expected a LOG or --lake, one of them")
     risks = options.risk
     scores: list[LimitsScore] = []
     predicted: dict[str, Floats] = {}
     with progress_bar() as progress:
         progress.add_task("reading", total=None)
-        read, skipped = read_jobs(options.file, progress)
+        read, skipped = lake_jobs(options) if options.file is None else read_jobs(options.file, progress)
         jobs = in_order(read)[: options.jobs]
         truth = Truth(jobs)
         submitted = [one.submitted for one in jobs]
@@ -69,7 +76,7 @@ def _run(options: argparse.Namespace) -> None:
             predicted[predictor.name] = forecasts.seconds
             scores += score(predictor.name, forecasts, truth, risks)
     for reason, left_out in skipped.items():
-        note(f"{left_out:,} {reason} of {options.file} are left out")
+        note(f"{left_out:,} {reason} of {options.file or options.lake} are left out")
     if options.plot is not None:
         from barograph_modeler.studies.limits.plot import plot_limits
 
