@@ -91,6 +91,36 @@ def test_a_quiet_node_has_a_row_now_and_then_and_ranks_have_none(node):
     assert (rows[0]["cores"], rows[0]["available_bytes"]) == (2, 3000 * 1024)
 
 
+def steps(seconds: float, count: int = 100) -> dict[str, Any]:
+    """Own work per sync point."""
+    return {"own_rank_seconds": [seconds * count], "count": [count]}
+
+
+def test_where_own_work_changes_a_quiet_node_has_a_row_at_once_after_that_of_the_time_before(node):
+    for _ in range(3):
+        node.pressures.add_work(steps(0.01))
+        assert node.live(4, ran=1.0) == []
+    node.pressures.add_work(steps(0.012))
+    before, since = node.live(4, ran=1.0)
+    assert (before["rank"], since["rank"]) == (-1, -1)
+    assert before["ended_at"] == pytest.approx(since["began_at"])
+    assert since["run_seconds"] == pytest.approx(since["ended_at"] - since["began_at"])
+    # That is the usual work now. Slow growth counts from where it began; less work is a change as well.
+    rows = []
+    for seconds in (0.012, 0.0125, 0.013, 0.0135, 0.0135, 0.01):
+        node.pressures.add_work(steps(seconds))
+        rows.append(len(node.live(4, ran=1.0)))
+    assert rows == [0, 0, 0, 2, 0, 2]
+
+
+@pytest.mark.parametrize("columns", [steps(0.0), steps(-1.0), steps(1.0, 0), {"own_rank_seconds": [], "count": []}])
+def test_a_span_without_own_work_has_not_changed(node, columns):
+    node.live(1)
+    for one in (steps(0.01), columns, steps(0.01)):
+        node.pressures.add_work(one)
+        assert node.live(4, ran=1.0) == []
+
+
 def test_a_rank_that_waits_for_a_core_has_a_row_after_that_of_the_quiet_time_before(node):
     assert node.live(10, ran=1.0) == []
     quiet, whole, rank = node.live(4, ran=0.5, delay=0.5)[:3]

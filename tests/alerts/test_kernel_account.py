@@ -10,36 +10,19 @@ import numpy as np
 import pytest
 
 from barograph_agent.protocol.tables import TABLES
-from barograph_alerts.attribution.cause import Beside, Cause
+from barograph_alerts.attribution.cause import Beside, Cause, OwnGrowth
 from barograph_alerts.attribution.kernel import NODE, RECENT, KernelAccount, pressure
 from barograph_alerts.attribution.node_speed import JOBS as NODE_JOBS
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.job import kernel_words
 from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, scores_of
+from helpers.pressures import columns, row
 from helpers.trials import judge, prepared
 
 ONSET = 1060.0
 NETWORK = Cause("network", ("all",), {"wait": 1.0})
 HOG = {"process": "python3", "process_of": "other", "process_core": 1, "process_seconds": 2.0}
-
-
-def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **values: Any) -> dict[str, Any]:
-    """A row of the span that begins at `at`; figures are shares of it, or numbers per second."""
-    of_node = rank == NODE
-    rates = {"delay_seconds": 0.0, "stopped_seconds": 0.0, "blocked_seconds": 0.0, "major_faults": 0.0}
-    if of_node:
-        rates |= {"steal_seconds": 0.0, "swapped_pages": 0.0}
-    plain = {name: values.pop(name) for name in list(values) if name not in (*rates, "steal_seconds", "swapped_pages")}
-    found = {name: values.get(name, rate) * seconds for name, rate in rates.items()}
-    unknown: dict[str, Any] = {"steal_seconds": math.nan, "swapped_pages": -1, "memory_pressure": math.nan}
-    return {
-        "job": "lab/1.0.0", "host": host, "rank": rank, "began_at": at, "ended_at": at + seconds, "run_seconds": 1.0,
-        "resident_bytes": 1, "core": -1 if of_node else 1, "process": "none", "process_of": "none", "process_core": -1,
-        "process_seconds": math.nan, "cores": 1 if of_node else -1, "busy_seconds": math.nan, "cpu_pressure": math.nan,
-        "io_pressure": math.nan, "available_bytes": -1, "throttles": -1, "compute_seconds": math.nan,
-        "memory_seconds": math.nan,
-    } | unknown | found | plain  # fmt: skip
 
 
 def account(*rows: dict[str, Any], names_others: bool = True) -> KernelAccount:
@@ -238,6 +221,53 @@ def test_where_no_node_did_more_than_in_earlier_runs_a_slower_core_is_not_the_ca
     assert explain(account(*rows), lost=0.3, cause=Cause("all-slow", ("all",))).kind == "core"
 
 
+GROWN = {"n2": OwnGrowth(1, 0.03, 0.03, 0.1, 0.13), "n1": OwnGrowth(1, 0.0, 0.0, 0.1, 0.13)}
+"""n2 works 30 ms longer per sync point, for which n1 waits."""
+SPEED = {"compute_seconds": 15e-6, "memory_seconds": 200e-6}
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "computed"),
+    [
+        ({}, {}, True),
+        ({"run_seconds": 0.5}, {"run_seconds": 0.62}, True),
+        ({"run_seconds": 0.5}, {"run_seconds": 0.53}, True),
+        ({"run_seconds": 0.5}, {"run_seconds": 0.4}, False),
+        ({"run_seconds": 0.0}, {"run_seconds": 0.0}, False),
+        ({}, {"run_seconds": 0.8}, False),
+        ({}, {"run_seconds": 0.9, "delay_seconds": 0.04}, True),
+        ({}, {"compute_seconds": 17e-6}, False),
+        ({}, {"compute_seconds": math.nan}, False),
+        ({"compute_seconds": math.nan}, {}, False),
+    ],
+)
+def test_own_work_grew_by_computing_where_ranks_sleep_no_longer_and_fixed_work_takes_no_longer(before, since, computed):
+    rows = [row(1000.0, host="n2", seconds=60.0, **SPEED | before), row(ONSET, host="n2", **SPEED | since)]
+    cause = explain(account(*rows), cause=Cause("straggler", ("n2",), {"own": 0.03}, growths=GROWN))
+    assert cause.computed is computed
+
+
+def test_whether_own_work_grew_by_computing_is_not_known_from_a_second_or_from_another_node():
+    straggler = Cause("straggler", ("n2",), {"own": 0.03}, growths=GROWN)
+    short = [row(1000.0, host="n2", seconds=60.0, **SPEED), row(ONSET, host="n2", seconds=1.0, **SPEED)]
+    other = [row(1000.0, seconds=60.0, **SPEED), row(ONSET, **SPEED)]
+    assert explain(account(*short), cause=straggler).computed is None
+    assert explain(account(*other), cause=straggler).computed is None
+    assert explain(account(*other), cause=replace(straggler, growths={})).computed is False
+
+
+def test_of_stragglers_the_one_is_named_whose_work_did_not_grow_by_computing():
+    grown = {"n1": OwnGrowth(1, 0.02, 0.02, 0.1, 0.13), "n2": OwnGrowth(1, 0.03, 0.031, 0.1, 0.13)}
+    both = Cause("straggler", ("n1", "n2"), {"own": 0.031}, growths=grown)
+    rows = [row(1000.0, host=host, seconds=60.0, **SPEED) for host in grown]
+    rows += [row(ONSET, **SPEED, run_seconds=0.6), row(ONSET, host="n2", **SPEED)]
+    found = explain(account(*rows), cause=both)
+    assert (found.kind, found.members, found.numbers["own"]) == ("straggler", ("n1",), 0.02)
+    # Where all compute more, all are named.
+    rows[2] = row(ONSET, **SPEED)
+    assert explain(account(*rows), cause=both).members == ("n1", "n2")
+
+
 def test_an_account_is_bounded_and_knows_what_was_before():
     made = KernelAccount()
     for i in range(5 * RECENT):
@@ -257,10 +287,6 @@ def test_rows_that_make_no_sense_are_no_reason_to_fail():
         row(ONSET, NODE, seconds=0.0),
     ]
     assert explain(account(*strange)).kind == "network"
-
-
-def columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: [one[name] for one in rows] for name in rows[0]}
 
 
 def test_an_alarm_says_which_rank_waited_for_a_core_and_not_that_nobody_did():

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
+from barograph_alerts.attribution.kernel import NODE
 from barograph_alerts.attribution.node_phases import SETTLED_SECONDS
 from barograph_alerts.processor import Scorer
 from barograph_modeler.learning.learner import Learner
+from helpers.pressures import columns, row
 
 NODES, SYNCS, SPANS = 6, 64, 24
 SECONDS, CLASS = 0.03, 7
@@ -19,6 +23,7 @@ WORKLOAD = f"lab/app@{NODES}x{NODES}"
 HOSTS = [f"n{k}" for k in range(NODES)]
 
 Work = Callable[[int, int], float]
+Kernel = Callable[[int, int], dict[str, Any]]
 Columns = dict[str, Any]
 
 
@@ -30,8 +35,11 @@ class Machine:
         self._rng = np.random.default_rng(1)
         self._now, self._jobs = 1_700_000_000.0, 0
 
-    def run(self, work: Work) -> list[tuple[float, Columns]]:
-        """A job. work: of a node in a span, as a share of the usual. Seconds since its begin and rows of `scores`."""
+    def run(self, work: Work, kernel: Kernel | None = None) -> list[tuple[float, Columns]]:
+        """A job. Seconds since its begin and rows of `scores`.
+
+        work: of a node in a span, as a share of the usual. kernel: what the kernel of a node shows of the span.
+        """
         self._jobs += 1
         name, began = f"lab/{self._jobs}.0.0", self._now
         self._observe("jobs", {
@@ -53,6 +61,14 @@ class Machine:
             self._now += float(lengths.sum())
             total += own.sum(axis=0)
             self._observe("node_blocks", self._node_rows(name, i, own, lengths))
+            if kernel is not None:
+                span = float(lengths.sum())
+                shown = [
+                    row(self._now - span, rank, HOSTS[k], span, **kernel(i, k))
+                    for k in range(NODES)
+                    for rank in (NODE, k)
+                ]
+                self._observe("pressures", columns([one | {"job": name} for one in shown]))
             self._observe("blocks", {
                 "job": [name] * SYNCS, "world": np.zeros(SYNCS, np.int64), "first_index": SYNCS * i + np.arange(SYNCS),
                 "class_id": np.full(SYNCS, CLASS, np.uint64), "count": np.ones(SYNCS, np.int64),
@@ -101,6 +117,16 @@ class Machine:
 
 def usual(i: int, k: int) -> float:
     return 1.0
+
+
+def grown(i: int, k: int) -> float:
+    """What one node has is more from its eighth span on."""
+    return 1.9 if k == 4 and i >= 8 else 1.0
+
+
+def computing(i: int, k: int) -> dict[str, Any]:
+    """Ranks that compute, or spin while they wait, on a node that is as fast as ever."""
+    return {"run_seconds": 1.0, "compute_seconds": 15e-6, "memory_seconds": 200e-6}
 
 
 def named(rows: list[tuple[float, Columns]]) -> list[tuple[float, list[str], str]]:
@@ -161,3 +187,73 @@ def test_a_place_to_which_the_program_gives_more_work_is_blamed_for_nothing():
         rows = machine.run(lambda i, k: 1.2 if k == 2 else 1.0)
         assert named(rows) == []
         assert rows[-1][1]["state"] == "healthy"
+
+
+def test_a_node_that_the_program_gives_more_to_in_a_first_run_is_blamed_for_nothing():
+    """As a mesh that adapts does."""
+    machine = Machine()
+    rows = machine.run(grown, computing)
+    assert {one["state"] for _, one in rows} <= {"unknown", "healthy", "inconclusive", "slow"}
+    assert [one for _, one in rows if one["cause"] == "straggler"] == []
+    final = rows[-1][1]
+    assert (final["state"], final["cause"], json.loads(final["members"])) == ("inconclusive", "more-work", ["n4"])
+    assert "x its pace before since " in final["sentence"] or "x its own first windows since " in final["sentence"]
+    assert ": n4 computed 27" in final["sentence"]
+    assert "per sync point, at the same speed as before: more work, as far as a first run tells" in final["sentence"]
+    assert json.loads(final["hosts"]) == HOSTS
+    assert final["score"] <= 1
+    # What it does more is known from then on.
+    assert {one["state"] for _, one in machine.run(grown, computing)} == {"healthy"}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"run_seconds": 0.5},
+        {"compute_seconds": 25e-6},
+        {"memory_seconds": 300e-6},
+        {"run_seconds": 0.55, "delay_seconds": 0.45},
+        {"compute_seconds": math.nan, "memory_seconds": math.nan},
+    ],
+    ids=["asleep", "slower", "memory", "core", "unknown"],
+)
+def test_a_node_that_is_slower_is_named_in_a_first_run(shown):
+    """It sleeps, its cores or its memory are slower, others take its cores, or how fast it is was not measured."""
+
+    def kernel(i: int, k: int) -> dict[str, Any]:
+        return computing(i, k) | (shown if k == 4 and i >= 8 else {})
+
+    rows = Machine().run(grown, kernel)
+    found = named(rows)
+    assert found[0][0] < 8 * 2.0 + 20
+    assert all(members == ["n4"] for _, members, _ in found)
+    assert rows[-1][1]["state"] == "slow"
+
+
+def test_a_slow_node_is_named_after_growth_that_was_the_programs_own():
+    def work(i: int, k: int) -> float:
+        return grown(i, k) * (1.5 if k == 2 and i >= 18 else 1.0)
+
+    def kernel(i: int, k: int) -> dict[str, Any]:
+        return computing(i, k) | ({"run_seconds": 0.6} if k == 2 and i >= 18 else {})
+
+    # The node that works most makes all wait; what n2 has becomes more than that.
+    rows = Machine().run(lambda i, k: work(i, k) * (1.5 if k == 2 else 1.0), kernel)
+    assert [members for _, members, _ in named(rows) if members not in (["n4"], ["n2"])] == []
+    assert rows[-1][1]["state"] == "slow"
+    assert json.loads(rows[-1][1]["members"]) == ["n2"]
+
+
+def test_beside_a_node_that_is_slower_one_that_computes_more_is_not_named():
+    machine = Machine()
+    for _ in range(2):
+        assert machine.run(usual, computing)[-1][1]["state"] == "healthy"
+
+    def work(i: int, k: int) -> float:
+        return 1.8 if k == 2 and i >= 8 else grown(i, k)
+
+    def kernel(i: int, k: int) -> dict[str, Any]:
+        return computing(i, k) | ({"run_seconds": 0.55, "stopped_seconds": 0.45} if k == 2 and i >= 8 else {})
+
+    found = named(machine.run(work, kernel))
+    assert [members for _, members, _ in found][-1] == ["n2"]

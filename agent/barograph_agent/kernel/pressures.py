@@ -33,6 +33,8 @@ MOST_CORES: Final = 64
 LOOKS: Final = 8
 LOOK_SECONDS: Final = 0.004
 """Further looks, so far apart, at a rank that has slept much in a span without having been seen asleep."""
+CHANGED: Final = 1.1
+"""A change of own work per sync point by this factor makes a row, however quiet the node is: alerts may ask why."""
 USUAL_SPANS: Final = 16
 """Quiet spans over which the speed of the node is averaged, the newest with the most weight."""
 
@@ -161,6 +163,30 @@ class _Rank:
         return run, delay
 
 
+class _OwnWork:
+    """Own work per sync point, of the rank of the node with most."""
+
+    def __init__(self) -> None:
+        self._seconds, self._count = 0.0, 0
+        self._usual = math.nan
+        """Seconds when it changed last."""
+
+    def add(self, seconds: float, count: int) -> None:
+        """Add what was done in so many sync points."""
+        self._seconds, self._count = self._seconds + seconds, self._count + count
+
+    def take(self) -> bool:
+        """Begin a new span; whether the work has changed in the one that ends."""
+        seconds, count, self._seconds, self._count = self._seconds, self._count, 0.0, 0
+        if not count or not seconds > 0:
+            return False
+        usual, now = self._usual, seconds / count
+        if usual / CHANGED < now < usual * CHANGED:
+            return False
+        self._usual = now
+        return usual > 0
+
+
 class Pressures:
     """Turns what the kernel shows into rows. Never raises for files that are missing or strange.
 
@@ -184,6 +210,7 @@ class Pressures:
         self._probe = probe or SpeedProbe(clock, processes)
         self._turn = 0
         self._usual, self._spans = Speed(), 0
+        self._work = _OwnWork()
         self._ranks: dict[int, _Rank] = {}
         self._homes: set[int] = set()
         """Cores on which ranks were seen."""
@@ -192,6 +219,10 @@ class Pressures:
         self._node = _NO_NODE
         self._throttles: dict[int, int] | None = None
         self._quiet: _Span | None = None
+
+    def add_work(self, columns: Mapping[str, Any]) -> None:
+        """Add what the ranks did. columns: of rows of `node_blocks`."""
+        self._work.add(float(np.sum(columns["own_rank_seconds"])), int(np.sum(columns["count"])))
 
     def read(self, pids: Mapping[int, int], *, final: bool = False) -> dict[str, Any]:
         """Columns of new rows, empty most of the time. pids: number of each rank by process. final: the job ends."""
@@ -267,11 +298,14 @@ class Pressures:
             speed=self._probe.take(),
         )
         self._began_at = now
+        has_changed = self._work.take()
         loud = {pid: loss for pid, loss in losses.items() if loss.is_worth_a_row(span)}
         if not loud and not whole.is_worth_a_row and not whole.speed.differs_from(self._usual):
             self._spoke_from = -math.inf
             self._spans = min(self._spans + 1, USUAL_SPANS)
             self._usual = self._usual.mixed(whole.speed, 1 / self._spans)
+            if has_changed:
+                return [*self._take_quiet(), whole.row()]
             self._quiet = whole if self._quiet is None else self._quiet.joined(whole)
             return self._take_quiet() if final or self._quiet.seconds >= QUIET_SECONDS else []
         if self._spoke_from == -math.inf:

@@ -275,6 +275,8 @@ class Watch:
         self._report_unreadable()
         for rows in self._ring_set.read(final=final, now=self._system.clock.monotonic()):
             self._append(rows.table, rows.length, rows.values, rows.intervals)
+            if rows.table == "node_blocks":
+                self._pressures.add_work(rows.values)
         self._report_unreadable()
         self._report_too_fast()
         if not final:

@@ -32,7 +32,9 @@ FEWEST: Final = 20
 KernelKind: TypeAlias = Literal["core", "memory", "disk", "stopped", "steal", "compute", "bandwidth"]
 """What the kernel of a node knows, and how fast the node does fixed work."""
 Kind: TypeAlias = (
-    Literal["straggler", "all-slow", "network", "link", "one-phase", "stall", "fast", "unknown"] | KernelKind
+    KernelKind
+    | Literal["straggler", "all-slow", "network", "link", "one-phase", "more-work"]
+    | Literal["stall", "fast", "unknown"]
 )
 
 
@@ -44,6 +46,19 @@ class Beside(NamedTuple):
     core: int
     shares_core: bool
     """Whether the rank runs on that core too."""
+
+
+class OwnGrowth(NamedTuple):
+    """What the ranks of a node do in a sync point since the onset. seconds: growth of their own work, a sum over ranks.
+
+    most: the same of the rank with most. before, now: seconds per sync point.
+    """
+
+    ranks: int
+    seconds: float
+    most: float
+    before: float
+    now: float
 
 
 @dataclass(frozen=True)
@@ -61,12 +76,16 @@ class Cause:
     """Nodes whose kernels show no reason."""
     host: str = ""
     """The node of the worst member, for what kernels know."""
+    growths: Mapping[str, OwnGrowth] = field(default_factory=dict)
+    """Of each node, by name, empty for the only one of a job; of none, where messages were not timed."""
+    computed: bool | None = None
+    """Whether own work grew by computing, on nodes that are as fast as before; None as long as that is not known."""
 
 
 class Sums:
     """Sums over the work spans of one member."""
 
-    __slots__ = ("blame", "labels", "most", "own", "p2p", "rank", "syncs", "wait")
+    __slots__ = ("blame", "labels", "most", "own", "p2p", "rank", "ranks", "syncs", "wait")
 
     def __init__(self) -> None:
         self.syncs = 0
@@ -74,6 +93,8 @@ class Sums:
         self.labels: Counter[str] = Counter()
         self.rank = -1
         """The lowest rank known of a node, -1 if none is."""
+        self.ranks = 1
+        """Most ranks that the seconds were a mean of."""
 
 
 class Attribution:
@@ -87,6 +108,8 @@ class Attribution:
         self._before: dict[str, Sums] = {}
         self._recent: deque[WorkSpan] = deque()
         self._exact = True
+        self._names: dict[str, None] = {}
+        """Of members before the latest `begin_anew`."""
 
     def add(self, span: WorkSpan, onset_at: float = math.inf) -> None:
         """Add the next work span. onset_at: of an open alarm; later spans are not counted as normal."""
@@ -102,9 +125,15 @@ class Attribution:
         _sum((span for span in self._recent if span.ended_at <= onset_at), self._before)
         self._recent.clear()
 
+    def begin_anew(self, since: float) -> None:
+        """Take what members do from `since` on for normal, and nothing before."""
+        self._names = dict.fromkeys(self.members())
+        self._before.clear()
+        self._recent = deque(span for span in self._recent if span.ended_at > since)
+
     def members(self) -> tuple[str, ...]:
         """Names of all members so far."""
-        names = dict.fromkeys(self._before)
+        names = self._names | dict.fromkeys(self._before)
         names.update(dict.fromkeys(work.name for span in self._recent for work in span.members))
         return tuple(names)
 
@@ -141,14 +170,24 @@ class Attribution:
             return Cause("unknown", (), uncompared)
         own = {n: during[n].most / during[n].syncs - before[n].most / before[n].syncs for n in names}
         numbers = {"lost": lost, "own": max(own.values()), "wait": max(wait.values())}
+        growths = self._growths(names, before, during) if self._exact else {}
         if max(own.values()) < OWN * lost:
             p2p = {n: during[n].p2p / during[n].syncs - before[n].p2p / before[n].syncs for n in names}
             ranks = {n: during[n].rank for n in names}
             return Cause("unknown", (), uncompared) if uncompared else _in_waiting(p2p, ranks, numbers)
         blamed_members = _most_work(own) if self._exact else _blamed(names, before, during, numbers)
         if blamed_members and len(blamed_members) <= len(names) / 2:
-            return Cause("straggler", tuple(_label(name, during[name]) for name in blamed_members), numbers)
-        return Cause("all-slow", ("all",), numbers)
+            labels = tuple(_label(name, during[name]) for name in blamed_members)
+            return Cause("straggler", labels, numbers, growths=growths)
+        return Cause("all-slow", ("all",), numbers, growths=growths)
+
+    def _growths(
+        self, names: Sequence[str], before: Mapping[str, Sums], during: Mapping[str, Sums]
+    ) -> dict[str, OwnGrowth]:
+        """What each node does more, or the only one."""
+        if self._nodes > 1:
+            return {name: _growth([(before[name], during[name])]) for name in names}
+        return {"": _growth([(before[name], during[name]) for name in names])}
 
     def _among_nodes(self, during: Mapping[str, Sums], slowdown: float) -> Cause | None:
         """The nodes that work longer than the others, if that is SHARE of the lost time or more."""
@@ -213,6 +252,22 @@ def _label(name: str, sums: Sums) -> str:
     return sums.labels.most_common(1)[0][0] if sums.labels else name
 
 
+def _growth(members: Sequence[tuple[Sums, Sums]]) -> OwnGrowth:
+    """Of the ranks of a node. members: groups of ranks, before and since the onset."""
+    ranks = sum(now.ranks for _, now in members)
+
+    def mean(one: Sums) -> float:
+        return (one.own + one.wait) / one.syncs
+
+    return OwnGrowth(
+        ranks=ranks,
+        seconds=math.fsum(now.ranks * (now.own / now.syncs - was.own / was.syncs) for was, now in members),
+        most=max(now.most / now.syncs - was.most / was.syncs for was, now in members),
+        before=math.fsum(now.ranks * mean(was) for was, now in members) / ranks,
+        now=math.fsum(now.ranks * mean(now) for _, now in members) / ranks,
+    )
+
+
 def _most_work(own: Mapping[str, float]) -> tuple[str, ...]:
     worst = max(own.values())
     return tuple(name for name, growth in own.items() if growth >= SHARE * worst)
@@ -244,6 +299,7 @@ def _sum(spans: Iterable[WorkSpan], into: dict[str, Sums]) -> dict[str, Sums]:
             sums.wait += work.wait_seconds
             sums.blame += work.blame_seconds
             sums.p2p += work.p2p_seconds
+            sums.ranks = max(sums.ranks, work.ranks)
             if work.rank >= 0:
                 sums.rank = min(sums.rank, work.rank) if sums.rank >= 0 else work.rank
             if work.label:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from barograph_alerts.attribution.cause import Beside, Cause, Kind
+from barograph_alerts.attribution.cause import SHARE, Beside, Cause, Kind, OwnGrowth
 
 NODE: Final = -1
 """The rank of rows about a whole node."""
@@ -26,6 +26,10 @@ MIN_OVERLAP: Final = 0.5
 """Seconds of a span within a disturbance from which on it counts, as far as it is within."""
 COVERED: Final = 4.0
 """Seconds after the onset that must be known before a kernel is said to show nothing."""
+COMPUTED: Final = 2.0
+"""The same before it is said that own work grew by computing, and seconds before the onset."""
+ASLEEP: Final = 0.5
+"""Own work grew by computing if ranks sleep longer by less than this share of its growth."""
 FAULTS: Final = 20.0
 SWAPPED: Final = 100.0
 """Major faults and swapped pages per second from which on a rank that is blocked waits for memory, not for files."""
@@ -39,7 +43,7 @@ IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
 CORE_NUMBERS: Final = ("core_waited", "core_waited_before", "core_nodes")
 """Numbers of a cause that is none of a kernel's, though ranks waited for cores: the largest share of its time that a
 rank did, what it was before, and the nodes on which ranks did about as much."""
-FIGURES: Final = ("delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading",
+FIGURES: Final = ("run", "delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading",
                   "measured")  # fmt: skip
 """What is summed up over rows."""
 
@@ -55,6 +59,7 @@ class Pressure(NamedTuple):
     rank: int
     began_at: float
     ended_at: float
+    run: float
     delay: float
     stopped: float
     blocked: float
@@ -82,6 +87,7 @@ def pressure(row: Mapping[str, Any], *, names_others: bool, ahead: float = 0.0) 
         rank=int(row["rank"]),
         began_at=float(row["began_at"]) - ahead,
         ended_at=float(row["ended_at"]) - ahead,
+        run=float(row["run_seconds"]),
         delay=float(row["delay_seconds"]),
         stopped=float(row["stopped_seconds"]),
         blocked=float(row["blocked_seconds"]),
@@ -103,7 +109,9 @@ class Sum:
     __slots__ = ("beside", *FIGURES, "unknown")
 
     def __init__(self) -> None:
-        self.delay = self.stopped = self.blocked = self.faults = self.memory = self.swapped = self.steal = 0.0
+        self.run = self.delay = self.stopped = self.blocked = self.faults = self.memory = self.swapped = self.steal = (
+            0.0
+        )
         self.compute = self.reading = self.measured = 0.0
         self.unknown = False
         """Whether the kernel does not count delays."""
@@ -211,7 +219,8 @@ class KernelAccount:
         nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while
         they wait for others; nor where it is not known, and more than half of the nodes show it. That they waited for
         cores is then a number of the cause, with who took them. A node that does fixed work in the time t, before in
-        t0, loses the share 1 - t0 / t of all time.
+        t0, loses the share 1 - t0 / t of all time. Stragglers whose own work grew by computing, as `_computed` has it,
+        are not named beside others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -223,6 +232,9 @@ class KernelAccount:
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
+        slower = {one.host for kind, least in LEASTS.items() for one in kinds[kind] if one.share >= least}
+        computed = {name: _computed(name, one, before, during, slower) for name, one in cause.growths.items()}
+        cause = _without(cause, [name for name in cause.members if computed.get(name)])
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
         shown = worst
@@ -253,7 +265,51 @@ class KernelAccount:
             numbers = {**numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}
             beside = found.beside if found.beside is not None and found.beside.owner != "rank" else None
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
-        return replace(cause, numbers=numbers, beside=beside, silent=() if shown else tuple(sorted(silent)))
+        return replace(
+            cause,
+            numbers=numbers,
+            beside=beside,
+            silent=() if shown else tuple(sorted(silent)),
+            computed=_have_computed(cause, computed),
+        )
+
+
+def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, slower: Collection[str]) -> bool | None:
+    """Whether the own work of a node's ranks grew by computing: they sleep no longer, and fixed work takes no longer.
+
+    None where that is not known. name: of the node, empty for the only one. slower: nodes that do fixed work slower.
+    """
+    host = name or next(iter(during.seconds), "")
+    known = before.seconds[host], during.seconds[host]
+    sums = [account.sums.get((host, NODE), _NOTHING) for account in (before, during)]
+    if min(known) < COMPUTED:
+        return None
+    if host in slower or min(one.measured for one in sums) <= 0:
+        return False
+    awake = [(one.run + one.delay) / seconds for one, seconds in zip(sums, known, strict=True)]
+    was, now = (max(growth.ranks - ranks, 0.0) for ranks in awake)
+    slept = now * growth.now - was * growth.before
+    return slept < ASLEEP * growth.seconds
+
+
+def _have_computed(cause: Cause, computed: Mapping[str, bool | None]) -> bool | None:
+    """The same of all nodes that do more: those named, or all that have SHARE of the largest growth."""
+    limit = SHARE * max((one.seconds for one in cause.growths.values()), default=0.0)
+    names = [name for name in cause.members if name in computed]
+    names = names or [name for name, one in cause.growths.items() if one.seconds >= limit > 0]
+    found = [computed[name] for name in names]
+    if False in found or not found:
+        return False
+    return None if None in found else True
+
+
+def _without(cause: Cause, names: Collection[str]) -> Cause:
+    """The cause without these members, if others remain."""
+    rest = tuple(name for name in cause.members if name not in names)
+    if cause.kind != "straggler" or not names or not rest:
+        return cause
+    more = {"own": max(cause.growths[name].most for name in rest)} if set(rest) <= cause.growths.keys() else {}
+    return replace(cause, members=rest, numbers={**cause.numbers, **more})
 
 
 def _total(growths: Iterable[Growth]) -> float:
@@ -294,6 +350,7 @@ def _within(row: Pressure, onset_at: float, until: float, before: Account) -> Pr
     return row._replace(
         began_at=began_at,
         ended_at=ended_at,
+        run=rest(row.run, lambda one: one.run),
         delay=min(rest(row.delay, lambda one: one.delay), inside),
         stopped=min(rest(row.stopped, lambda one: one.stopped), inside),
         blocked=min(rest(row.blocked, lambda one: one.blocked), inside),

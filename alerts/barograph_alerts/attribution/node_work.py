@@ -164,6 +164,7 @@ def _of_nodes(parts: Mapping[str, Part], places: Mapping[str, int]) -> Iterator[
             rank=part.rank,
             busiest_seconds=part.busiest,
             place=places.get(host, -1),
+            ranks=part.ranks,
         )
 
 
@@ -176,5 +177,5 @@ def _of_ranks(row: Row) -> WorkSpan | None:
     least = float(row["least_wait_seconds"])
     others = (waited - least) / (ranks - 1)
     first = Work(BUSIEST, count, busiest, least, others, f"rank {int(row['own_rank'])}")
-    rest = Work(OTHERS, count, (own - busiest) / (ranks - 1), others, 0.0)
+    rest = Work(OTHERS, count, (own - busiest) / (ranks - 1), others, 0.0, ranks=ranks - 1)
     return WorkSpan(float(row["ended_at"]), (first, rest), exact=True)

@@ -15,7 +15,8 @@ class Work(NamedTuple):
     messages. blame_seconds: mean time that the others waited in sync points to which this member came last.
     label: display name if `name` is a role such as "the busiest rank". p2p_seconds: waiting for messages alone, as far
     as it is known. busiest_seconds: own work of the node's rank with most. rank: one of the node's, -1 if unknown.
-    place: of a node among those of its world, in the order of their lowest ranks; -1 if unknown.
+    place: of a node among those of its world, in the order of their lowest ranks; -1 if unknown. ranks: how many the
+    seconds are a mean of.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Work(NamedTuple):
     rank: int = -1
     busiest_seconds: float = 0.0
     place: int = -1
+    ranks: int = 1
 
     @property
     def most_seconds(self) -> float:

@@ -66,6 +66,8 @@ class Evidence:
         self.windows = 0
         self.highest = 0.0
         self.alarms: list[Alarm] = []
+        self.excused: Alarm | None = None
+        """The latest that was no disturbance: the program itself does more since then."""
         self.phases: dict[int, Seconds] = {}
         """Actual and expected seconds of each class since the latest onset."""
         usable = pace is not None and pace.runs >= 1 and pace.residuals.size >= MINIMUM_RESIDUALS
@@ -83,21 +85,17 @@ class Evidence:
             )
         self._passed: deque[tuple[float, float, float]] = deque(maxlen=PASSED)
         """Ends of the newest windows, their actual seconds, and those of earlier runs at the same progress."""
-        self._baseline = Baseline(self._means)
-        history = self._level.p_value if self._level is not None else None
-        several = nodes.number > 1
-        self._nodes: tuple[NodeTest, ...] = ()
+        self._alpha = alpha
+        self._margin = margin
+        self._is_on_several = nodes.number > 1
+        self._nodes = self._node_tests(nodes)
         """Of the own work of nodes, and of their messages."""
-        if several:
-            self._nodes = NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 32, margin, JobNodes(nodes.number))
+        self._change = self._self_change()
         self._workers: WorkerTest | None = None
         self.slow_worker: SlowWorker | None = None
         """The worker that the latest alarm of their test is about."""
-        self._change = SelfChange(self._baseline, alpha / 8 if several else alpha * 7 / 32, margin, history)
         self.runtime_test: RuntimeTest | None = None
         """The test of the whole run, if its history or a prediction says how long it takes."""
-        self._alpha = alpha
-        self._margin = margin
         self._stall_score = 0.0
         self._slow: SlowNodes | None = None
         self._by_nodes: tuple[Alarm, NodeTest] | None = None
@@ -111,6 +109,20 @@ class Evidence:
         """Whether the runtime is final."""
         self.is_other_work = False
         """Whether it took longer than runs that asked for the same, without being comparable: steady is not healthy."""
+
+    def _self_change(self) -> SelfChange:
+        """A test that begins with the next window."""
+        self._baseline = Baseline(self._means)
+        history = self._level.p_value if self._level is not None else None
+        share = 1 / 8 if self._is_on_several else 7 / 32
+        return SelfChange(self._baseline, share * self._alpha, self._margin, history)
+
+    def _node_tests(self, nodes: JobNodes) -> tuple[NodeTest, ...]:
+        """The same with the next span; none on one node."""
+        if nodes.number < 2:
+            return ()
+        alpha, margin = self._alpha, self._margin
+        return NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 32, margin, JobNodes(nodes.number))
 
     @property
     def score(self) -> float:
@@ -150,7 +162,7 @@ class Evidence:
             return self.alarms[-1].kind
         if self.is_other_work:
             return "unknown"
-        if self.outside_limits or self.off_pace:
+        if self.outside_limits or self.off_pace or self.excused is not None:
             return "inconclusive"
         return "healthy" if self.windows or (self.over and self.runtime_test is not None) else "unknown"
 
@@ -332,6 +344,18 @@ class Evidence:
         self.runtime_test = None
         self._take_back()
 
+    def is_compared_with_history(self, alarm: Alarm) -> bool:
+        """Whether earlier runs have shown what the program does by the time of an alarm."""
+        has_progress = self._delay is not None and self._delay.has_progress
+        return has_progress or alarm.basis not in ("its own first windows", NODES)
+
+    def excuse(self, nodes: JobNodes) -> None:
+        """Take the latest alarm back: the program does more by itself since then, as usual from now on."""
+        self.excused = self.alarms.pop()
+        self._raised, self._near = None, 0
+        self._change, self._nodes = self._self_change(), self._node_tests(nodes)
+        self.highest = self.score
+
     def _take_back(self) -> None:
         """Take the alarm for the runtime back."""
         if self.alarms and self.alarms[-1].basis in WHOLE_RUN:
@@ -386,6 +410,9 @@ class Evidence:
             if test.score <= 1:
                 continue
             test.trim()
+            if test is self._change.slow and self._is_usual_since(test.started_at):
+                self._change = self._self_change()
+                continue
             if kind == "fast" or test.slowdown >= 1 + self._change.margin:
                 self.alarms.append(Alarm(kind, basis, test.started_at, now, test.slowdown, test.score))
                 self._raised = test

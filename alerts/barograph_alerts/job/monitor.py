@@ -40,6 +40,10 @@ MIN_OWN_SECONDS: Final = 1e-9
 """Less own work per sync point than a clock resolves is none, and such nodes are not compared."""
 WINDOWS: Final = 64
 """Newest windows kept, to see what the job did during a work span."""
+AWAITED: Final = 10.0
+"""Seconds from an alarm without a history until what kernels know of the nodes to blame is waited for no more."""
+_OF_PROGRAMS: Final = frozenset({"straggler", "all-slow", "one-phase"})
+"""Causes that a program without a history may have by itself, since it does more work."""
 _WITHOUT_MEMBERS: Final[dict[str, CauseKind]] = {"stalled": "stall", "fast": "fast"}
 PROJECTED: Final = 0.5
 """Completed share of a run from which on its projected runtime is tested."""
@@ -71,7 +75,7 @@ class JobMonitor:
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
-        self._nodes = nodes.number
+        self._nodes = nodes
         self._attribution = Attribution(nodes.number)
         self._windows: deque[Window] | None = deque(maxlen=WINDOWS) if nodes.number > 1 else None
         self._until = -math.inf
@@ -83,7 +87,8 @@ class JobMonitor:
         self._explained = 0
         self._explained_work = -math.inf
         self._kernel = kernel or KernelAccount()
-        self._work_cause = self.cause
+        self._work_cause = self._former_cause = self.cause
+        """Without what kernels know; and that of the alarm before the latest."""
         self._disturbed = False
 
     def add(self, blocks: JobBlocks, longest: npt.NDArray[np.float64]) -> None:
@@ -221,21 +226,36 @@ class JobMonitor:
     def _explain(self) -> None:
         if not self.evidence.alarms:
             # None was raised, or it was taken back.
-            self.cause, self._explained, self._disturbed = Cause("unknown"), 0, False
+            if self.evidence.excused is None:
+                self.cause = Cause("unknown")
+            self._explained, self._disturbed = 0, False
             return
         alarm = self.evidence.alarms[-1]
         self._explained = min(self._explained, len(self.evidence.alarms))
         fresh = self._explained < len(self.evidence.alarms)
         again = fresh or (alarm.ended_at is None and not self._is_settled(alarm))
+        if fresh:
+            self._former_cause = self.cause
         if again:
             self._work_cause = self._why(alarm)
             self._explained = len(self.evidence.alarms)
             self._explained_work = self._worked_until
         if again or self._until - alarm.onset_at < 2 * KNOWN:
             self.cause = self._by_kernel(alarm, self._work_cause)
+        if self.cause.kind == "more-work":
+            self._excuse()
+            return
         was, self._disturbed = self._disturbed, alarm.ended_at is None
         if was and not self._disturbed:
             self._attribution.end_disturbance(alarm.onset_at)
+
+    def _excuse(self) -> None:
+        """What the job does since its latest alarm is its usual work from now on."""
+        self._attribution.begin_anew(self.evidence.alarms[-1].onset_at)
+        self.evidence.excuse(self._nodes)
+        self._disturbed = False
+        if self.evidence.alarms:
+            self.cause, self._explained = self._former_cause, len(self.evidence.alarms)
 
     def _by_kernel(self, alarm: Alarm, cause: Cause) -> Cause:
         """The cause as far as kernels know one."""
@@ -245,7 +265,13 @@ class JobMonitor:
         until = min(math.inf if alarm.ended_at is None else alarm.ended_at, alarm.onset_at + KNOWN)
         lost = 1 - 1 / alarm.slowdown if alarm.slowdown > 1 else 1.0
         earlier = [(one.onset_at, one.ended_at or alarm.onset_at) for one in self.evidence.alarms[:-1]]
-        return self._kernel.explain(cause, alarm.onset_at, until, lost, earlier)
+        found = self._kernel.explain(cause, alarm.onset_at, until, lost, earlier)
+        if found.kind not in _OF_PROGRAMS or self.evidence.is_compared_with_history(alarm):
+            return found
+        if found.computed:
+            return replace(found, kind="more-work")
+        waited = max(self._until, self._lived_until) - alarm.detected_at
+        return Cause("unknown") if found.computed is None and waited < AWAITED else found
 
     def _is_settled(self, alarm: Alarm) -> bool:
         # Node work may arrive late: sidecars deliver from their spools once the collector is available again.
@@ -296,7 +322,7 @@ class JobMonitor:
         if alarm.basis == WORKERS and (slow := self.evidence.slow_worker) is not None:
             numbers = {"own_more": slow.delay, "worker": float(slow.rank)}
             numbers |= {"update": slow.update} if slow.update == slow.update else {}
-            return Cause("straggler", (slow.host if self._nodes > 1 else f"rank {slow.rank}",), numbers)
+            return Cause("straggler", (slow.host if self._nodes.number > 1 else f"rank {slow.rank}",), numbers)
         cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
         beyond = self.evidence.beyond_places(alarm.slowdown) if alarm.basis == "its history" else None
         if beyond is not None and beyond.names:
@@ -305,8 +331,9 @@ class JobMonitor:
             # The node that works longer than the others does so in every run.
             cause = Cause("all-slow", ("all",), {"as_before": 1.0})
         if (names := self.evidence.slow_nodes) and cause.kind != "straggler":
-            return Cause("straggler", names, cause.numbers)
+            return Cause("straggler", names, cause.numbers, growths=cause.growths)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
             # An unknown cause has the figures of nodes that could not be compared.
-            return replace(phase, numbers={**cause.numbers, **phase.numbers}) if cause.kind == "unknown" else phase
+            known = cause.numbers if cause.kind == "unknown" else {}
+            return replace(phase, numbers={**known, **phase.numbers}, growths=cause.growths)
         return cause

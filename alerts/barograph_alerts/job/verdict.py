@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from barograph_alerts.attribution.cause import Cause
+from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.baseline import FIRST
 from barograph_alerts.detection.evidence import MINIMUM_RESIDUALS, Evidence
 from barograph_alerts.detection.runtime_prior import RuntimeHistory, RuntimePrior, counted_runs
@@ -48,7 +49,7 @@ def sentence(
     if evidence.basis == "scaling":
         return f"{evidence.state}: {_by_scaling(evidence)}{_coincides(coincidence)}"
     if not evidence.alarms:
-        compared = _undecided(evidence) if evidence.state == "inconclusive" else _usual(evidence)
+        compared = _undecided(evidence, cause, unit) if evidence.state == "inconclusive" else _usual(evidence)
         lacking = f", for {lacks}" if evidence.basis == "its own first windows" else ""
         return f"{evidence.state}: {compared} (score {evidence.highest:.2f}, slow above 1){lacking}{tail}"
     alarm = evidence.alarms[-1]
@@ -92,9 +93,11 @@ def _usual(evidence: Evidence) -> str:
     return "steady since its first windows" if own else "within the spread of its history"
 
 
-def _undecided(evidence: Evidence) -> str:
+def _undecided(evidence: Evidence, cause: Cause, unit: str) -> str:
     """What keeps a job from being healthy, and from being slow."""
     test = evidence.runtime_test
+    if evidence.excused is not None and not evidence.outside_limits:
+        return _more_work(evidence.excused, cause, unit)
     if not evidence.outside_limits or test is None:
         pace = f"{evidence.slowdown:.2f}x the time per interval of its history"
         return f"{pace}, more than its runs differ, but too little evidence"
@@ -102,6 +105,14 @@ def _undecided(evidence: Evidence) -> str:
         return f"shorter than the limits of {_runs(evidence)}"
     lacking = "by less than the margin" if test.is_small else "but too little evidence"
     return f"longer than the limits of {_runs(evidence)}, {lacking}"
+
+
+def _more_work(alarm: Alarm, cause: Cause, unit: str) -> str:
+    """What a program does more by itself."""
+    who = "all ranks" if cause.members == ("all",) else _names(cause)
+    longer = f"{1e3 * own:.3g} ms longer per {unit}" if (own := cause.numbers.get("own", 0.0)) > 0 else "longer"
+    slowdown = f"{alarm.slowdown:.2f}x {alarm.basis} since {_clock(alarm.onset_at)}"
+    return f"{slowdown}: {who} computed {longer}, at the same speed as before: more work, as far as a first run tells"
 
 
 def _runs(evidence: Evidence) -> str:
@@ -175,8 +186,7 @@ def _by_straggler(cause: Cause, names: str, unit: str) -> str:
 def cause_clause(cause: Cause, phase: str = "", unit: str = "sync point") -> str:
     """A clause about what nodes and ranks did since the onset. phase, unit: as in `sentence`."""
     numbers = cause.numbers
-    more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
-    names = ", ".join(cause.members[:MEMBERS]) + more
+    names = _names(cause)
     if cause.kind == "straggler":
         return _by_straggler(cause, names, unit)
     if cause.kind == "link":
@@ -190,6 +200,11 @@ def cause_clause(cause: Cause, phase: str = "", unit: str = "sync point") -> str
     if cause.kind == "all-slow" and numbers:
         clauses = ["all ranks together"]
     return f": {', '.join(filter(None, clauses))}" if any(clauses) else ""
+
+
+def _names(cause: Cause) -> str:
+    more = f" and {len(cause.members) - MEMBERS} more" if len(cause.members) > MEMBERS else ""
+    return ", ".join(cause.members[:MEMBERS]) + more
 
 
 def _uncompared(cause: Cause) -> str:
