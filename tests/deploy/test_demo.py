@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from barograph.demo import runs as demo_runs
 from barograph.demo.command import Demo, report
 from barograph.demo.interference import Interference, used_seconds
 from barograph.demo.outcome import DemoOutcome, headline, learned
-from barograph.demo.runs import ClassBand, DemoRun, newest_job, read_band, read_run
+from barograph.demo.runs import ClassBand, DemoRun, newest_job, read_band, read_run, wait_learned
 from barograph_collector.client.log_reader import LogReader
+from helpers.clocks import PassingClock
 from helpers.history import runtime, write_history
 from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
 
@@ -148,12 +148,19 @@ def test_what_others_take_of_cores_is_known_without_what_this_process_takes(tmp_
     assert used_seconds(None, stat) == 1000 / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_run_is_not_read_before_its_verdict_is_final(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_runs, "VERDICT_SECONDS", 0.0)
+def test_a_wait_for_the_log_ends_after_its_time(tmp_path):
     with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         write_history(collector.endpoint)
-        with pytest.raises(TimeoutError, match=r"no verdict on lab/1\.0\.0 after 0 s"):
-            read_run(reader, "healthy 1", "lab/1.0.0")
+        known = {f"lab/{number}.0.0" for number in range(1, 20)}
+        clock = PassingClock()
+        with pytest.raises(TimeoutError, match=r"no verdict on lab/1\.0\.0 after 60 s"):
+            read_run(reader, "healthy 1", "lab/1.0.0", clock)
+        assert clock.passed == pytest.approx(60, abs=0.2)
+        with pytest.raises(TimeoutError, match="no new job in the log after 5 s"):
+            newest_job(reader, known, 5.0, clock)
+        assert clock.passed == pytest.approx(65, abs=0.4)
+        assert wait_learned(reader, WORKLOAD, 3, 15.0, clock) is None
+        assert clock.passed == pytest.approx(80, abs=0.6)
 
 
 def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(tmp_path):

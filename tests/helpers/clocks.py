@@ -20,6 +20,18 @@ class SetClock(Clock):
         self.now_ns = self.monotonic_ns = lambda: int(read() * 1e9)  # type: ignore[method-assign]
 
 
+class PassingClock(Clock):
+    """Stands still but for those who sleep. passed: seconds since its begin."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+        self.monotonic = lambda: self.passed  # type: ignore[method-assign]
+        self.sleep = self._sleep  # type: ignore[method-assign]
+
+    def _sleep(self, seconds: float) -> None:
+        self.passed += seconds
+
+
 def calendar_at(read: Callable[[], float]) -> System:
     """The real system but for its Unix time."""
     clock = Clock()

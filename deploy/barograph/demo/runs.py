@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -10,11 +9,13 @@ from typing import Final, TypeVar
 from barograph.demo.interference import MAX_TAKEN
 from barograph.views import queries
 from barograph.views.log import limits, rows_of
+from barograph_agent.system.clock import CLOCK, Clock
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.storage.text import literal
 from barograph_modeler.pace.pace import Pace
 
 VERDICT_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.1
 T = TypeVar("T")
 Limits = tuple[float, float, float]
 """Lower, expected and upper limit in seconds."""
@@ -61,14 +62,14 @@ class ClassBand:
     runtime: Limits
 
 
-def read_run(reader: LogReader, title: str, job: str) -> DemoRun:
+def read_run(reader: LogReader, title: str, job: str, clock: Clock = CLOCK) -> DemoRun:
     """Read an ended job, once its score is final. Raises TimeoutError."""
 
     def final() -> bool:
         page = reader.read("scores", -1, 1, job=job)
         return bool(page.rows and page.columns["final"][0])
 
-    _wait(final, VERDICT_SECONDS, f"no verdict on {job}")
+    _wait(final, VERDICT_SECONDS, f"no verdict on {job}", clock)
     of_job = f"job = {literal(job)}"
     query = f"""
 SELECT workload, runtime_seconds, intervals AS counted, state, slowdown, sentence,
@@ -94,39 +95,39 @@ SELECT kind, lower_seconds, expected_seconds, upper_seconds FROM bands WHERE wor
     return ClassBand(found["interval"], found["runtime"]) if len(found) > 1 else None
 
 
-def newest_job(reader: LogReader, known: set[str], seconds: float) -> str:
+def newest_job(reader: LogReader, known: set[str], seconds: float, clock: Clock = CLOCK) -> str:
     """Wait for a job in the log that is not in `known`; returns the newest. Raises TimeoutError."""
 
     def new_jobs() -> list[str]:
         return [str(job) for job in reader.read("jobs", -5).columns["job"] if job not in known]
 
-    return _wait(new_jobs, seconds, "no new job in the log")[-1]
+    return _wait(new_jobs, seconds, "no new job in the log", clock)[-1]
 
 
 def wait_intervals(reader: LogReader, job: str, count: int, running: Callable[[], bool]) -> None:
     """Wait until the log has `count` intervals of the job, or the job has ended."""
     query = f'SELECT coalesce(sum("count"), 0) AS seen FROM blocks WHERE job = {literal(job)}'
     while running() and rows_of(reader.query(query))[0]["seen"] < count:
-        time.sleep(0.1)
+        CLOCK.sleep(POLL_SECONDS)
 
 
-def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float) -> Pace | None:
+def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float, clock: Clock = CLOCK) -> Pace | None:
     """Wait at most `seconds` until the workload's pace includes `runs` runs; returns the newest pace."""
-    deadline = time.monotonic() + seconds
+    deadline = clock.monotonic() + seconds
     query = f'SELECT * FROM paces WHERE workload = {literal(workload)} ORDER BY "offset" DESC LIMIT 1'
     while True:
         found = rows_of(reader.query(query))
         pace = Pace.from_row(found[0]) if found else None
-        if (pace is not None and pace.runs >= runs) or time.monotonic() > deadline:
+        if (pace is not None and pace.runs >= runs) or clock.monotonic() > deadline:
             return pace
-        time.sleep(0.1)
+        clock.sleep(POLL_SECONDS)
 
 
-def _wait(condition: Callable[[], T], seconds: float, problem: str) -> T:
+def _wait(condition: Callable[[], T], seconds: float, problem: str, clock: Clock) -> T:
     """Poll `condition` until it is true; returns its value. Raises TimeoutError with `problem`."""
-    deadline = time.monotonic() + seconds
+    deadline = clock.monotonic() + seconds
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise TimeoutError(f"{problem} after {seconds:g} s")
-        time.sleep(0.1)
+        clock.sleep(POLL_SECONDS)
     return value

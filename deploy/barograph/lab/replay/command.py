@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from barograph.lab.columns import console, note, table, unusable
 from barograph.lab.replay.report import summarize
 from barograph.lab.replay.simulation import replay
 from barograph.lab.replay.trace import Trace, TraceError, read_trace
+from barograph_agent.system.clock import CLOCK, Clock
 from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.pace.windows import WINDOW_SECONDS
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
             alpha=options.alpha,
             margin=options.margin,
             window_seconds=options.window,
-            wait=_pacer(options.speed),
+            wait=pacer(options.speed),
         )
     found = summarize(trace, scores)
     if options.json:
@@ -85,11 +85,20 @@ def main(arguments: Sequence[str]) -> int:
     return Exit.OK
 
 
-def _pacer(speed: float | None) -> Callable[[float], None]:
-    if speed is None:
-        return lambda seconds: None
-    began = time.monotonic()
-    return lambda seconds: time.sleep(max(0.0, began + seconds / speed - time.monotonic()))
+def pacer(speed: float | None, clock: Clock = CLOCK) -> Callable[[float], None]:
+    """Waits until so many seconds of the run have passed at a speed, since the first call; None does not wait.
+
+    By then the history has been learned, which takes seconds.
+    """
+    began: float | None = None
+
+    def wait(seconds: float) -> None:
+        nonlocal began
+        if speed is not None:
+            began = clock.monotonic() if began is None else began
+            clock.sleep(max(0.0, began + seconds / speed - clock.monotonic()))
+
+    return wait
 
 
 def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:
