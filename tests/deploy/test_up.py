@@ -12,8 +12,10 @@ import urllib.request
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
+from barograph_collector.storage.days.data_path import DATA
 from helpers.lakes import opened
 from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.up import Up, free_ports
@@ -81,7 +83,13 @@ def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
             f"http://127.0.0.1:{service.port + 4}/applications", timeout=DEADLINE_SECONDS
         ) as page:
             assert '<td class="n">60</td>' in page.read().decode(), "one page has the runs of both"
-        wait_until(lambda: sum(published()) >= 60, "all runs are in the lake with their scores")
+        files = lake / DATA / "main/scores"
+        wait_until(
+            lambda: sum(pq.read_metadata(one).num_rows for one in files.rglob("*.parquet")) >= 60,
+            "there are all scores",
+        )
+        # Who reads the catalog keeps the collectors from it.
+        wait_until(lambda: sum(published()) >= 60, "all runs are in the lake with their scores", every=1.0)
         assert sum(published()) == 60
         assert len(published()) == 2
 

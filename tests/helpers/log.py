@@ -28,17 +28,26 @@ from barograph_collector.storage.store import Store
 
 DEADLINE_SECONDS = 120.0
 """Only what hangs reaches it, on however busy a machine."""
+MAX_PAUSE_SECONDS = 0.5
+"""Longest pause for the sake of what takes long to look at."""
 M = TypeVar("M", bound=wire.FromCollector)
 
 
 def wait_until(
     condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS, every: float = 0.005
 ) -> None:
-    """Poll until the condition holds; fails with `what` once the deadline has passed."""
+    """Poll until the condition holds; fails with `what` once the deadline has passed.
+
+    every: seconds between two looks, at least as many as a look takes: it must not keep busy what it waits for.
+    """
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(every)
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        ended = time.monotonic()
+        assert ended < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(max(every, min(ended - began, MAX_PAUSE_SECONDS)))
 
 
 def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]:
