@@ -48,6 +48,8 @@ INTERVALS: Final = 16_000
 """Of a job."""
 STRIDE: Final = 2_000
 """Offsets of a job."""
+MARKED: Final = 250
+"""Jobs of a commit."""
 
 
 class History(NamedTuple):
@@ -172,9 +174,13 @@ def generate(root: Path, history: History) -> float:
                      "own_seconds": 0.6, "wait_seconds": 0.01, "ended_at": f"began + 40.0 * k / {max(blocks // 8, 1)}"},
                     "1100 + k",
                     f"(SELECT * FROM {source}, range({max(blocks // 8, 1)}) b(k) ORDER BY n, k)")  # fmt: skip
-        log.execute("INSERT INTO streams VALUES ('', 1, ?)", [jobs * STRIDE])
     with Store(root / LOG, system=calendar_at(lambda: (FIRST + DAYS) * DAY_SECONDS)):
         pass
+    # A batch of the lake ends where a commit has ended.
+    ends = {*range(MARKED, jobs, MARKED), *range(of_day, jobs, of_day), jobs}
+    rows = [("history", number, end * STRIDE) for number, end in enumerate(sorted(ends), 1)]
+    with duckdb.connect(root / LOG) as log:
+        log.executemany("INSERT INTO streams VALUES (?, ?, ?)", [*rows, ("", 1, jobs * STRIDE)])
     return (FIRST + DAYS) * DAY_SECONDS + 1.0
 
 

@@ -343,6 +343,24 @@ def test_a_day_of_which_the_lake_lacks_a_row_stays(history: History, caplog: pyt
     ]
 
 
+def test_a_log_that_gets_a_lake_later_leaves_the_database_day_by_day(
+    fresh: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(fresh.publisher, "publish", lambda: False)
+        fresh.write(days=4)
+    # Without a lake only the last mark of a stream is kept: no commit is known to have ended on an earlier day.
+    fresh.store.published = 2**63 - 1
+    fresh.store.database.compact_marks()
+    before = logged(fresh.store, *WRITTEN)
+    fresh.close()
+    fresh.open()
+    fresh.settle()
+    assert fresh.archived == [FIRST, FIRST + 1]
+    assert alike([selected(fresh.store, table) for table in WRITTEN], before)
+    assert alike(rows_of(fresh.root / "lake", *WRITTEN), before)
+
+
 def test_a_column_that_is_younger_than_a_file_has_its_default(history: History) -> None:
     lake = history.root / "lake"
     (path,) = [path for path in lake.rglob("scores/cluster=c0/day=2024-10-04/*.parquet") if "-1-360-" in path.name]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from barograph_agent.protocol.tables import TABLES, Kind
@@ -19,7 +20,7 @@ BATCH_BYTES: Final = 2**28
 
 
 class Batch(NamedTuple):
-    """Rows with offsets from `first` to `last`, all stored on one day (YYYY-MM-DD)."""
+    """Rows with offsets from `first` to `last`, the first of which was stored on a day (YYYY-MM-DD)."""
 
     first: int
     last: int
@@ -44,7 +45,8 @@ class BatchReader:
     def next(self, after: int, head: int) -> Batch:
         """The batch behind an offset, of rows up to `head`; there is one at least.
 
-        It ends where a commit of the log has ended: the marks of this commit are those of all rows up to there.
+        It ends where a commit of the log has ended: the marks of this commit are those of all rows up to there. Of a
+        log whose marks were compacted before it had a lake, the next mark may be one of a later day.
         """
         first = after + 1
         ends = [day.first_offset - 1 for day in self._store.database.partitions.days if day.first_offset > first]
@@ -77,6 +79,18 @@ class BatchReader:
             query = f'SELECT stream, max(seq) AS seq, max("{OFFSET}") AS "{OFFSET}" FROM "{STREAMS}" WHERE {within}'
             if (marks := log.execute(f"{query} GROUP BY stream ORDER BY stream").to_arrow_table()).num_rows:
                 yield MARKS, marks
+
+    def by_day(self, batch: Batch, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """The rows of a batch by the day on which they were stored."""
+        days = [day for day in self._store.database.partitions.days if batch.first < day.first_offset <= batch.last]
+        if not days:
+            yield batch.day, rows
+            return
+        starts = np.array([day.first_offset for day in days])
+        numbers = np.searchsorted(starts, rows[OFFSET].to_numpy(), side="right")
+        for number, day in enumerate([batch.day, *(f"{day.date:%Y-%m-%d}" for day in days)]):
+            if (part := rows.filter(pa.array(numbers == number))).num_rows:
+                yield day, part
 
     def _relations(self, first: int, last: int) -> dict[str, list[str]]:
         """For each table with rows after `first`, what to select from: those up to `last`."""

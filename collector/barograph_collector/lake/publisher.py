@@ -228,7 +228,8 @@ class Publisher:
         writer = self._writer(catalog)
         files: list[LakeFile] = []
         for table, rows in self._batches.rows(batch):
-            files += writer.write(table, rows, batch.day, batch.first, batch.last)
+            for day, part in self._batches.by_day(batch, rows):
+                files += writer.write(table, part, day, batch.first, batch.last)
         catalog.commit(files, self._position, batch.last)
         self._compactor.add(files)
         self._reach(batch.last)

@@ -93,13 +93,13 @@ class Querier:
             every = load(cursor) if tables and archived else ()
             away = [day for day in every if day.archived]
             archive = self._archive(cursor, away)
-            days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
             try:
-                if days:
+                if away:
                     join_lake(cursor, archive, tables, every)
                 # The limit of a relation is part of the plan, so rows beyond it are not computed.
                 return cursor.sql(text).limit(limit + 1).to_arrow_table()
             except duckdb.Error as error:
+                days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
                 if not days or not unreadable(error):
                     raise
                 raise archive.away(days, error) from None

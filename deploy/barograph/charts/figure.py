@@ -63,8 +63,9 @@ class Figure:
 
     def dots(self, points: Iterable[Point], kind: str, radius: float = 3.5) -> None:
         """A circle at each point."""
-        for x, y in points:
-            self._add('<circle class="{}" cx="{}" cy="{}" r="{}"/>', kind, self._x(x), self._y(y), radius)
+        # Thousands: all at once.
+        start, across, up = f'<circle class="{escape(kind)}" cx="', self._x, self._y
+        self._parts.append(Markup("".join(f'{start}{across(x)}" cy="{up(y)}" r="{radius}"/>' for x, y in points)))
 
     def crosses(self, points: Iterable[Point], kind: str) -> None:
         """A diagonal cross at each point."""
@@ -110,7 +111,7 @@ class Figure:
             self._add('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>', kind, x, y, anchor, text)
 
     def _add(self, form: str, *values: object) -> None:
-        # As Markup.format does, which takes ten times as long: thousands of dots are numbers.
+        # As Markup.format does, which takes ten times as long.
         safe = (one if isinstance(one, int | float) else escape(one) for one in values)
         self._parts.append(Markup(form.format(*safe)))
 
