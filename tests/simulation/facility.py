@@ -331,6 +331,9 @@ class Tally:
                 self._judged |= set(page.columns["job"])
                 source.note("scores", page.columns)
 
+    def cycle(self) -> None:
+        """Called before each cycle."""
+
     def must_read(self, job: str, *, has_begun: bool) -> bool:
         """Whether all intervals of a job are to be read, also those from before the start.
 
@@ -571,6 +574,8 @@ class Facility:
         self.tallies: list[Tally] = []
         self.judged = False
         """Whether the alerts daemon follows the log in place of a tally."""
+        self.make_tally: Callable[[System], Tally] | None = None
+        """Makes what follows the log, where that is something else."""
         self.failures: list[str] = []
         self.loss = Loss()
         for shard in self.shards:
@@ -614,10 +619,12 @@ class Facility:
         return self.watcher.start("follower", self._follow)
 
     def _follow(self, system: System) -> None:
-        tally = Tally(self._may_resend)
+        tally = Tally(self.may_resend)
         if self.judged:
             random = self.machine.random
-            tally = JudgingTally(self._may_resend, random.choice([1, 5, 10_000]), random.choice([3, NEAR]))
+            tally = JudgingTally(self.may_resend, random.choice([1, 5, 10_000]), random.choice([3, NEAR]))
+        elif self.make_tally is not None:
+            tally = self.make_tally(system)
         self.tallies.append(tally)
         places = JobPlaces(endpoints(self.collectors))
         readers = [NamedReader(shard, system) for shard in self.shards]
@@ -636,9 +643,10 @@ class Facility:
             with contextlib.suppress(LogUnavailable, ReadRefused):
                 sources.prepare(prepare)
             if sources.delivered:
+                tally.cycle()
                 runner.step()
 
-    def _may_resend(self, job: str) -> bool:
+    def may_resend(self, job: str) -> bool:
         return any(one.loses_rows and shard_of(job, endpoints(self.collectors)) == one.endpoint for one in self.shards)
 
     def _supervise(self) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from barograph_agent.deliver.shards import shard_of
+from barograph_agent.system.system import System
 from simulation.database import SimulatedDatabase
-from simulation.facility import SPOOLS, Facility, Node, Shard, SimulatedJob, deliver
+from simulation.facility import SPOOLS, Facility, NamedReader, Node, Shard, SimulatedJob, deliver
 from simulation.lake import Failures
 from simulation.machine import Stuck
+from simulation.recognition import AskingJobs, AssigningTally
 from simulation.reference import PER_SECOND, SECONDS, alarms_without_pipeline, healthy_history
 
 WITH_LAKE = 2
@@ -26,6 +28,9 @@ SHARDED = 3
 """One of so many schedules has two collectors."""
 LOSES_DISK = 4
 """In one of so many schedules a collector loses its disk, with a lake."""
+ASSIGNS, ASSIGNED = 5, 3
+"""In one of so many schedules, of this remainder, the modeler's recognition follows the log, if it is of one collector
+and alerts does not."""
 DISTURBED_SECONDS = 8.0
 CALM_SECONDS = 300.0
 """Within this time after the last disturbance everything must be delivered."""
@@ -48,6 +53,8 @@ class Report:
     """With disks of collectors, after they were acknowledged."""
     published: int = 0
     merged: int = 0
+    early: int = 0
+    """Assignments of jobs that a restarted modeler had not read."""
     seconds: float = 0.0
     steps: int = 0
 
@@ -75,6 +82,10 @@ class Schedule:
         self._nodes: list[Node] = [facility.node(self.random.choice([0.0, 0.0, -3.0, 40.0, -40.0]))]
         if self.random.random() < 0.3:
             self._nodes.append(facility.node(0.0))
+        self._asking: AskingJobs | None = None
+        if not facility.judged and len(facility.shards) == 1 and seed % ASSIGNS == ASSIGNED:
+            facility.make_tally = self._assigns
+            self._asking = AskingJobs(self._nodes[0], seed)
 
     def run(self) -> Report:
         """Run it. Raises Broken."""
@@ -92,6 +103,12 @@ class Schedule:
             raise self._broken(str(error)) from None
         self.report.seconds, self.report.steps = machine.seconds, machine.steps
         return self.report
+
+    def _assigns(self, system: System) -> AssigningTally:
+        (shard,) = self.facility.shards
+        return AssigningTally(
+            self.facility.may_resend, lambda endpoint: NamedReader(shard, system), system, self.random
+        )
 
     def close(self) -> None:
         """End all processes."""
@@ -164,6 +181,8 @@ class Schedule:
             self._disturb_lake(facility.lake.failures)
             if self.report.seed % LOSES_DISK == 0:
                 self.machine.at(random.random() * DISTURBED_SECONDS, self._lose_disk)
+        for _ in range(random.choice([1, 2, 3]) if self._asking is not None else 0):
+            self.machine.at(random.random() * DISTURBED_SECONDS, self._kill_follower)
         for _ in range(random.choice([0, 1, 2, 3, 6])):
             act = random.choice(acts)
             self.machine.at(random.random() * DISTURBED_SECONDS, act)
@@ -384,6 +403,7 @@ class Schedule:
         for job in facility.jobs:
             self._check_job(job, blocks, runs, events)
         self._check_places()
+        self._check_assignments()
         known = facility.all("jobs")["job"]
         finals = [job for job, final in zip(scores["job"], scores["final"], strict=True) if final]
         for job in runs["job"]:
@@ -402,6 +422,17 @@ class Schedule:
             raise self._broken(f"alarms that its rows do not give: {sorted(caused)}")
         if not self._has_followed():
             raise self._broken(f"a follower has read up to {facility.tallies[-1].last}, expected {self._heads()}")
+
+    def _check_assignments(self) -> None:
+        """Jobs that ask for the same are in one group, and others are not, whatever was restarted when."""
+        if self._asking is None:
+            return
+        self.report.early = sum(tally.early for tally in self.facility.tallies if isinstance(tally, AssigningTally))
+        known = set(self.facility.all("jobs")["job"]) & set(self.facility.all("works")["job"])
+        # What was read of rows that were lost with a disk is in groups of the log.
+        touched = self.facility.loss.touched
+        if wrong := self._asking.wrong(self.facility.all("assignments"), known) if not touched else "":
+            raise self._broken(wrong)
 
     def _check_places(self) -> None:
         """All rows of a job are in one log, also those that daemons have written."""

@@ -43,6 +43,7 @@ from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
+from barograph_modeler.recognition.early import EarlyRecognizer
 from helpers.clocks import calendar_at
 from helpers.lakes import any_rows
 from simulation import takeover
@@ -51,12 +52,14 @@ from simulation.disk import Platters, SimulatedDisk
 from simulation.facility import Facility, Shard, SimulatedJob, deliver
 from simulation.lake import SimulatedLake
 from simulation.machine import Machine
-from simulation.schedule import LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
+from simulation.schedule import ASSIGNED, ASSIGNS, LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
 
 SCHEDULES = 60
 """CI runs 10,000: `make simulate`."""
 LOSES_ROWS = 104
 """One in which rows are lost with a disk: one in a hundred is."""
+EARLY = (278, 313)
+"""Schedules in which a restarted modeler assigns jobs that it has not come to."""
 FOUND_WITHIN = 400
 """Schedules in which a defect must show."""
 
@@ -331,7 +334,26 @@ def a_journal_apart_is_truncated_as_one_that_is_not(patch: pytest.MonkeyPatch) -
     patch.setattr(SimulatedDatabase, "journal_mark_at", lambda self, offset: self.journal_mark)
 
 
+def groups_of_new_work_are_taken_for_those_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    real = EarlyRecognizer._is_sure
+
+    def is_sure(self: EarlyRecognizer, **columns: str) -> bool:
+        self._own.clear()
+        return real(self, **columns)
+
+    patch.setattr(EarlyRecognizer, "_is_sure", is_sure)
+
+
+def test_a_defect_of_the_early_recogniser_is_found() -> None:
+    assert is_found(groups_of_new_work_are_taken_for_those_of_the_log, range(ASSIGNED, ASSIGNS * FOUND_WITHIN, ASSIGNS))
+
+
+def test_restarted_modelers_assign_jobs_early_in_some_schedules() -> None:
+    assert all(run(seed).early for seed in EARLY)
+
+
 KNOWN = {
+    groups_of_new_work_are_taken_for_those_of_the_log: 328,
     commits_of_unknown_end_are_repeated: 1386,
     positions_are_read_before_the_lease_is_held: 402,
     duplicates_are_stored: 22,

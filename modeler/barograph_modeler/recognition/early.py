@@ -35,6 +35,8 @@ class EarlyRecognizer:
         self._groups: set[str] = set()
         self._edited: set[str] = set()
         """Families of groups that people have changed."""
+        self._own: set[str] = set()
+        """Groups of what is new here, since its earlier runs were not read: they may have the name of other work's."""
         self.outputs: list[Output] = []
         """Rows of `assignments` to write since the list was last cleared."""
 
@@ -55,12 +57,19 @@ class EarlyRecognizer:
             if self._is_sure(**output.columns):
                 self.outputs.append(output)
                 self._assigned.add(output.columns["job"])
+            elif output.columns["how"] not in ("same", "like"):
+                self._own.add(output.columns["workload"])
         self._recognizer.outputs.clear()
 
     def _is_sure(self, *, job: str, workload: str, family: str, how: str, **_: object) -> bool:
         """Whether an assignment is what the modeler's own recogniser would make of all rows."""
-        is_known = workload in self._groups and how in ("same", "like") and family not in self._edited
-        return is_known and job not in self._assigned and not self._recognizer.is_ambiguous(job)
+        is_known = workload in self._groups and workload not in self._own and family not in self._edited
+        return (
+            is_known
+            and how in ("same", "like")
+            and job not in self._assigned
+            and not self._recognizer.is_ambiguous(job)
+        )
 
 
 class ReadLog(Protocol):
@@ -80,15 +89,22 @@ class ReadLog(Protocol):
 class EarlyReader:
     """Reads for an EarlyRecognizer what is new in logs of which the modeler still reads older rows.
 
-    connect: a reader of its own, by the address of a collector. clock: monotonic, in seconds.
+    connect: a reader of its own, by the address of a collector. clock: monotonic, in seconds. min_behind: offsets of a
+    log that are to be read. latest: jobs of a log that it begins with.
     """
 
     def __init__(
-        self, recognizer: EarlyRecognizer, connect: Callable[[str], LogReader], clock: Callable[[], float]
+        self,
+        recognizer: EarlyRecognizer,
+        connect: Callable[[str], LogReader],
+        clock: Callable[[], float],
+        min_behind: int = MIN_BEHIND,
+        latest: int = LATEST_JOBS,
     ) -> None:
         self.recognizer = recognizer
         self._connect = connect
         self._clock = clock
+        self._min_behind, self._latest = min_behind, latest
         self._logs: dict[str, tuple[ReadLog, Follower, LogReader]] = {}
         self._due = clock()
 
@@ -104,8 +120,8 @@ class EarlyReader:
     def _begin(self, log: ReadLog) -> None:
         with self._connect(log.endpoint) as reader:
             newest = reader.read("blocks", -1, 1).next_offset
-            first = reader.read("jobs", -LATEST_JOBS, 1).next_offset
-        if newest - max(log.follower.delivered.values()) >= MIN_BEHIND:
+            first = reader.read("jobs", -self._latest, 1).next_offset
+        if newest - max(log.follower.delivered.values()) >= self._min_behind:
             follower = Follower(reader, TABLES)
             follower.offsets = dict.fromkeys(TABLES, max(first - 1, 0)) | {"work_edits": 0}
             self._logs[log.endpoint] = log, follower, reader

@@ -84,6 +84,17 @@ def test_what_was_asked_for_before_has_its_group_at_once_and_new_work_is_left_to
     assert told(early) == [], "histories are those of a user"
 
 
+def test_new_work_is_not_that_of_a_group_whose_jobs_are_older_than_those_it_begins_with() -> None:
+    site = Site()
+    log = Log(site)
+    group, _ = site.run(asked(["1500"]))
+    early = EarlyRecognizer()
+    early.read("assignments", log.assignments(), NOW)
+    for number in (1, 2):
+        begin(early, number, asked(["9999"]))
+    assert told(early) == [], f"the second is the same as the first, whose group is not {group} of the log"
+
+
 def test_what_is_known_not_to_matter_does_not_here_either() -> None:
     site = Site()
     log = Log(site)

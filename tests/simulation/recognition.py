@@ -1,0 +1,136 @@
+"""The modeler's recognition of work in the simulation: jobs of a few requests, and what assigns them to groups."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from barograph_agent.protocol.wire import Column
+from barograph_agent.settings.places import endpoints
+from barograph_agent.system.system import System
+from barograph_collector.client.log_reader import LogReader
+from barograph_collector.daemon.places import JobPlaces, PlacedWriter
+from barograph_collector.daemon.runner import Output
+from barograph_collector.daemon.sources import FollowedCollector
+from barograph_modeler.main import _prepare
+from barograph_modeler.recognition.early import MIN_BEHIND, TABLES, EarlyReader, EarlyRecognizer
+from helpers.works import asked, new_modeler
+from simulation.facility import FOLLOWED, Node, Tally
+
+REQUESTS: Final = {name: asked([name]) for name in ("coarse", "medium", "fine")}
+"""What jobs ask for: none is like another one."""
+OF_MODELER: Final = (*TABLES, "runs")
+BUSY_SECONDS: Final = 0.2
+ASKED: Final = 16
+"""Jobs that ask for something."""
+
+
+class AssigningTally(Tally):
+    """The part of the modeler that assigns jobs to groups, and how that begins, with the same counts."""
+
+    tables = (*TABLES, *(table for table in FOLLOWED if table not in TABLES))
+
+    def __init__(
+        self,
+        may_resend: Callable[[str], bool],
+        connect: Callable[[str], LogReader],
+        system: System,
+        chance: random.Random,
+    ) -> None:
+        """connect: a reader of its own, by the address of a collector."""
+        super().__init__(may_resend)
+        self._page = chance.choice([1, 3, 10_000])
+        behind, latest = chance.choice([1, 1, 10, MIN_BEHIND]), chance.choice([2, 4, 100])
+        self._early = EarlyReader(EarlyRecognizer(), connect, system.clock.monotonic, behind, latest)
+        self._modeler, self._clock = new_modeler(), system.clock
+        self._busy = chance.choice([0, 20, 80])
+        """Cycles that take long, as those with rows of years do."""
+        self.early = 0
+        """Assignments of jobs that had not been read."""
+
+    def prepare(self, ready: Sequence[FollowedCollector], now: float) -> None:
+        super().prepare(ready, now)
+        for source in ready:
+            source.follower._page = self._page
+        _prepare(self._modeler, None, self._early, ready)
+
+    def cycle(self) -> None:
+        if self._modeler.early is not None:
+            self._busy -= 1
+            self._clock.sleep(BUSY_SECONDS if self._busy > 0 else 0.0)
+            if not self._early.poll(self._clock.now()):
+                self._modeler.early = None
+
+    def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        super().observe(table, columns, now)
+        if table in OF_MODELER:
+            # Runs are not learned: no group is merged with another.
+            reads = self._modeler if table in TABLES else self._modeler.recognizer
+            (reads.observe if reads is self._modeler else reads.read)(table, columns, now)
+
+    def step(self, now: float) -> list[Output]:
+        if self._modeler.early is not None:
+            self.early += len(self._modeler.early.outputs)
+        return [*super().step(now), *(one for one in self._modeler.step(now) if one.table == "assignments")]
+
+    @property
+    def idle(self) -> bool:
+        # The learner is not while it waits for runs, which it does not get.
+        return super().idle and self._modeler.early is None and self._modeler.recognizer.idle
+
+
+class AskingJobs:
+    """Jobs of which the rows of `jobs` and `works` are appended, by a program on a node."""
+
+    def __init__(self, node: Node, seed: int) -> None:
+        self.asked: dict[str, str] = {}
+        """Names of requests by job."""
+        self._seed, self._node = seed, node
+        node.start("asking jobs", self._run)
+
+    def _run(self, system: System) -> None:
+        chance = random.Random(self._seed)
+        places = JobPlaces(endpoints(self._node.facility.collectors))
+        writer = PlacedWriter(places, f"asking/{system.clock.now_ns()}", system=system)
+        for number in itertools.count():
+            if number < ASKED:
+                job, name = f"sim/asks{self._seed}x{number}.0.0", chance.choice(list(REQUESTS))
+                self.asked[job] = name
+                for table, columns in chance.sample([("jobs", _job(system.clock.now())), ("works", REQUESTS[name])], 2):
+                    writer.put(table, 1, {"job": job} | {name: _row(value) for name, value in columns.items()})
+            elif writer.idle:
+                return
+            writer.pump()
+            system.network.wait([writer], 2 * chance.random())
+
+    def wrong(self, assignments: Mapping[str, Sequence[Any]], complete: set[str]) -> str:
+        """What is wrong with assignments of these jobs, in words. complete: jobs of which all rows are in the log."""
+        rows = list(zip(*(assignments[name] for name in ("job", "workload", "how")), strict=True))
+        # What they ask for came too late.
+        unknown = {job for job, _, how in rows if how == "none"}
+        groups = {job: group for job, group, _ in rows}
+        of_request: dict[str, str] = {}
+        for job, name in self.asked.items():
+            if job not in complete:
+                continue
+            if job not in groups:
+                return f"{job} has no group"
+            group = groups[job]
+            if job not in unknown and of_request.setdefault(name, group) != group:
+                return f"{job} asks for {name} and is in {group}, earlier ones in {of_request[name]}"
+        if len(set(of_request.values())) < len(of_request):
+            return f"different requests have one group: {of_request}"
+        return ""
+
+
+def _job(now: float) -> dict[str, Any]:
+    return {
+        "cluster": "sim", "workload": "sim/heat@2x1", "app": "heat", "user": "u", "params": "{}", "ranks": 2,
+        "nodes": 1, "host": "n", "started_at": now, "scheduler": "none", "account": "", "unique_id": "",
+    }  # fmt: skip
+
+
+def _row(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
