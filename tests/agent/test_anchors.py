@@ -54,7 +54,22 @@ def test_a_master_has_the_same_anchor_however_many_tasks_have_ended() -> None:
             calls += [(2, "Iprobe", 0, 99), (3, "Recv", 0, worker), (1, "Send", 0, worker)]
         for tasks in range(4 * workers, 12 * workers, workers):
             found.add(anchors.find(records(calls[: workers + 3 * tasks])))
-    assert found == {Anchor(NUMBERS["Iprobe"], 2)}
+    assert found == {Anchor(NUMBERS["Recv"], 3)}
+
+
+@pytest.mark.parametrize("each", [10, 12, 24, 36])
+def test_a_task_is_an_iteration_where_a_master_tests_for_answers_and_waits_for_the_last_ones(each: int) -> None:
+    """It deals out a list of tasks to three workers, waits for all answers, and begins the next list."""
+    rng = np.random.default_rng(4)
+    calls: list[Call] = []
+    for _ in range(40):
+        sends = [(1, "Send", 0, int(rng.integers(50))) for _ in range(each)]
+        calls += sends[:3]
+        for task in range(each):
+            probe = (2, "Iprobe", 0, 99) if task < each - 3 else (3, "Probe", 0, 99)
+            calls += [probe, (4, "Recv", 0, int(rng.integers(50))), *sends[3 + task : 4 + task]]
+    for end in range(len(calls) // 2, len(calls), 37):
+        assert anchors.find(records(calls[:end])) == Anchor(NUMBERS["Recv"], 4)
 
 
 def test_the_iterations_of_generated_programs_are_found() -> None:
@@ -149,7 +164,7 @@ def test_where_a_rank_answers_whatever_comes_several_messages_are_one_iteration(
                 calls += [(4, "Test", 0, 0)] * 32
     anchor = anchors.find(records(calls))
     assert anchor is not None
-    assert anchor.op == NUMBERS["Iprobe"]
+    assert anchor.op == NUMBERS["Recv"]
     assert anchor.every in (32, 64)
 
 

@@ -169,9 +169,12 @@ class Program:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         rng = np.random.default_rng(seed)
-        kinds = (self.steps, self.nested, self.converging, self.tasks, self.phases, self.rare, self.regular, self.fast)
+        kinds = (
+            *(self.steps, self.nested, self.converging, self.tasks, self.rounds),
+            *(self.phases, self.rare, self.regular, self.fast),
+        )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.3, 0.15, 0.15, 0.12, 0.12, 0.06, 0.05, 0.05)
+        shares = (0.3, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
@@ -259,6 +262,32 @@ class Program:
             return [*found, parts.call("Recv", 1, peer, receive), parts.call("Send", 1, peer, send)]
 
         self.loops = [Loop("tasks", self._run(trace, one, passes, seconds, rng), may_be=True)]
+        return trace
+
+    def rounds(self, rng: np.random.Generator, rank: int) -> Trace:
+        """A master deals out a list of tasks, waits for all, and deals out the next: it tests for an answer as long as
+        it has tasks, and waits for one once it has none."""
+        parts, trace = self._begin(rng, rank)
+        workers = max(self.ranks - 1, 3)
+        each = workers * int(rng.integers(2, 13))
+        seconds = float(rng.uniform(0.003, 0.03))
+        test, wait, receive, send, first = (parts.call(one)[0] for one in ("Iprobe", "Probe", "Recv", "Send", "Send"))
+        first = first if rng.random() < 0.5 else send
+        task_ends, round_ends = [], []
+        for _ in range(max(int(20.0 / (seconds * each)), 8)):
+            if rank == 0:
+                trace.make([parts.call("Send", 1, peer, first) for peer in range(1, workers + 1)], 1e-4)
+            for noise, left in zip(rng.gamma(20.0, 1 / 20.0, each).tolist(), reversed(range(each)), strict=True):
+                peer = int(rng.integers(1, workers + 1)) if rank == 0 else 0
+                probe = parts.call("Iprobe", 1, None, test) if left >= workers else parts.call("Probe", 1, None, wait)
+                found = [probe, parts.call("Recv", 1, peer, receive)]
+                if rank != 0 or left >= workers:
+                    found.append(parts.call("Send", 1, peer, send))
+                trace.make(found if rank == 0 else found[1:], seconds * noise)
+                task_ends.append(trace.now)
+            round_ends.append(trace.now)
+        may_be_round = rank == 0 and each < 2 * MIN_ITERATIONS
+        self.loops = [Loop("tasks", task_ends, may_be=True), Loop("rounds", round_ends, may_be=may_be_round)]
         return trace
 
     def phases(self, rng: np.random.Generator, rank: int) -> Trace:

@@ -61,6 +61,8 @@ MAX_ORDER: Final = 64
 FROM_ANY: Final = ("Waitany", "Waitsome", "Testany", "Testsome")
 FROM_ONE: Final = ("Recv", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe")
 """Operations after which a master answers the worker that was first; the latter if their source is any."""
+PROBES: Final = [number for number, name in OPERATIONS.items() if name in ("Probe", "Mprobe", "Iprobe", "Improbe")]
+"""Operations that look for a message. A master may test for one as long as it has tasks, and wait for the last ones."""
 MAX_TAIL: Final = 2
 """Longest segments since the last occurrence, from which on the loop has ended."""
 MAX_EVERY: Final = 255
@@ -234,6 +236,15 @@ class _Tokens:
             (base << 2 | match) << 16 | value, return_inverse=True, return_counts=True
         )
         self._times = calls["exit_ns"].astype(np.int64)
+        self._alike = self._alike_tokens()
+
+    def _alike_tokens(self) -> Integers:
+        """By token, the first one that does the same in a segment: probes for whatever comes next are one."""
+        alike = np.arange(len(self._keys))
+        operations, matches = self._keys >> 18 & 0xFFFF, self._keys >> 16 & 3
+        probes = np.isin(operations, PROBES) & (matches == 0)
+        alike[probes] = alike[probes].min(initial=len(alike))
+        return alike
 
     def by_segments(self) -> Anchor | None:
         """The most frequent token whose segments are alike; of several, the one that waits for most ranks."""
@@ -309,7 +320,7 @@ class _Tokens:
         first, last, number = int(at[0]), int(at[-1]), len(at) - 1
         if len(self._sequence) - 1 - last > MAX_TAIL * int(np.diff(at).max()):
             return False
-        inner = self._sequence[first:last]
+        inner = self._alike[self._sequence[first:last]]
         segment = np.repeat(np.arange(number), np.diff(at))
         tokens = len(self._keys)
         pairs = _distinct(segment * tokens + inner, number * tokens)
@@ -350,13 +361,15 @@ def _as_often(count: int) -> float:
 def _precedence(operation: str) -> int:
     """Calls after which ranks are most alike come first: they wait for many, for one, or for nobody.
 
-    >>> _precedence("Allreduce"), _precedence("Waitall"), _precedence("Recv"), _precedence("Isend")
-    (0, 1, 2, 3)
+    >>> [_precedence(one) for one in ("Allreduce", "Waitall", "Recv", "Iprobe", "Isend")]
+    [0, 1, 2, 3, 4]
     """
     if operation.startswith(("Wait", "Test")):
         return 1
-    if operation in ("Recv", "Sendrecv", "Sendrecv_replace", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe"):
+    if operation in ("Recv", "Sendrecv", "Sendrecv_replace", "Mrecv"):
         return 2
+    if operation.endswith("robe"):
+        return 3  # a test for a message may be made by some ranks only, and now and then
     if operation.endswith("send") or operation == "Send":
-        return 3
+        return 4
     return 0
