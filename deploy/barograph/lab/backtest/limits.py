@@ -9,15 +9,18 @@ from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from barograph.cli import checked
 from barograph.lab.backtest import history
 from barograph.lab.columns import add_subject, console, count, note, progress_bar, table
 from barograph.lab.job_log import lake_jobs, read_jobs
 from barograph_modeler.limits.forecaster import RISKS
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.studies.limits.hindsight import HINDSIGHT, hindsight
 from barograph_modeler.studies.limits.rivals import PREDICTORS
 from barograph_modeler.studies.limits.score import LimitsScore, Truth, not_computed, score
-from barograph_modeler.studies.limits.walk import in_order, walk
+from barograph_modeler.studies.limits.walk import Forecasts, in_order, walk
 from barograph_modeler.studies.series import BadTable
 
 
@@ -75,6 +78,8 @@ def _run(options: argparse.Namespace) -> None:
             forecasts = walk(jobs, predictor.make(risks), len(risks), positions)
             predicted[predictor.name] = forecasts.seconds
             scores += score(predictor.name, forecasts, truth, risks)
+        known = Forecasts(hindsight(jobs), np.full((len(jobs), len(risks)), np.nan))
+        scores += score(HINDSIGHT, known, truth, risks)
     for reason, left_out in skipped.items():
         note(f"{left_out:,} {reason} of {options.file or options.lake} are left out")
     if options.plot is not None:
