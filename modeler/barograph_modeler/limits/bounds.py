@@ -11,6 +11,8 @@ WINDOW: Final = 4000
 """Ended jobs that are taken into account."""
 SHARE: Final = 0.2
 """Of the risk: a bound is exceeded by this share of jobs at most."""
+GRACE_SECONDS: Final = 60.0
+"""How much longer than requested jobs run that a scheduler ends: at least so much is allowed."""
 
 
 class LimitBounds:
@@ -41,6 +43,5 @@ class LimitBounds:
         if requested <= 0 or not known:
             return max(longest, requested)
         rank = SHARE * risk * (known + 1)
-        # Jobs are often ended some seconds after their request.
         exceeded = max(self._ratios.at(known - max(rank, 1.0)), 1.0) * max(1 / rank, 1.0)
-        return min(max(longest, requested), requested * exceeded)
+        return max(min(max(longest, requested), requested * exceeded), requested + GRACE_SECONDS)

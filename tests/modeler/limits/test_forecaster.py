@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from barograph_modeler.limits.bounds import SHARE, LimitBounds
+from barograph_modeler.limits.bounds import GRACE_SECONDS, SHARE, LimitBounds
 from barograph_modeler.limits.deadlines import SPARE, Deadlines
 from barograph_modeler.limits.density import KNOTS, RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.forecaster import LimitForecaster
@@ -137,8 +137,8 @@ def test_no_limit_is_longer_than_what_the_longest_runtimes_and_requests_allow():
     for i in range(1000):
         bounds.add(500.0 + i % 100, 500 if i % 2 else -1)
     assert bounds.bound(0.1, -1) == 599
-    assert bounds.bound(0.1, 7200) == 7200
-    assert bounds.bound(0.1, 100) == pytest.approx(119, rel=0.01)
+    assert bounds.bound(0.1, 7200) == 7200 + GRACE_SECONDS
+    assert bounds.bound(0.1, 500) == pytest.approx(595, rel=0.01)
     assert bounds.bound(0.0001, -1) == pytest.approx(599 / (SHARE * 0.0001 * 1001))
 
 
@@ -150,7 +150,7 @@ def test_where_requests_hold_a_limit_is_near_the_request_from_few_jobs_on():
     assert bounds.bound(0.01, 3600) == pytest.approx(3600 / (SHARE * 0.01 * 101))
     for _ in range(400):
         bounds.add(60.0, 3600)
-    assert bounds.bound(0.01, 3600) == pytest.approx(3600)
+    assert bounds.bound(0.01, 3600) == pytest.approx(3600 + GRACE_SECONDS)
 
 
 @pytest.mark.parametrize("risk", [0.0, 1.0, math.nan])
