@@ -45,11 +45,13 @@ def hindsight(jobs: Sequence[LoggedJob]) -> Floats:
             groups[tuple(getattr(job.submitted, name) for name in names)].append(position)
         for members in groups.values():
             positions = np.array(members)
-            wanted = np.flatnonzero(np.isnan(found[positions])) if len(members) > 1 else []
-            for start in range(0, len(wanted), BLOCK):
+            if len(members) < 2:
+                continue
+            wanted = np.flatnonzero(np.isnan(found[positions]))
+            for start in range(0, wanted.size, BLOCK):
                 block = wanted[start : start + BLOCK]
                 found[positions[block]] = _from_neighbours(logs[positions], block)
-    return np.exp(found)
+    return np.asarray(np.exp(found))
 
 
 def _from_neighbours(logs: Floats, wanted: npt.NDArray[np.intp]) -> Floats:
