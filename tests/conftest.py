@@ -28,7 +28,8 @@ catalog.CONFIG["allow_unsigned_extensions"] = True
 
 
 LONGEST = [
-    *("deploy/test_docs_commands.py", "deploy/test_packaging.py", "agent/test_shim.py", "agent/test_iterations.py"),
+    *("deploy/test_docs_laboratory.py", "agent/test_iterations.py", "agent/test_shim.py", "cluster/test_cluster.py"),
+    *("deploy/test_docs_commands.py", "deploy/test_packaging.py", "cluster/test_slurm.py"),
     *("collector/test_next_duckdb.py", "deploy/test_slurm.py", "deploy/test_debian.py", "collector/test_lake_store.py"),
     *("deploy/test_slurm_guide.py", "cluster/test_run.py", "deploy/test_feature_loop.py", "deploy/test_alerting.py"),
     *("deploy/test_up.py", "deploy/test_loop.py", "deploy/test_dashboards.py", "collector/test_lake_server.py"),

@@ -16,7 +16,7 @@ from helpers.cluster import PROGRAMS, Cluster, Job, cluster
 from helpers.log import wait_until
 from helpers.quiet import repeated_if_disturbed
 
-pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
 
 MICROSECONDS, HALO = 50_000, 50_000
 SECONDS, ONSET = 24, 9

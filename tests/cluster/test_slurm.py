@@ -18,7 +18,7 @@ from helpers.cluster import ENDPOINT, PROGRAMS, Cluster, cluster
 from helpers.log import wait_until
 from helpers.quiet import repeated_if_disturbed
 
-pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(600)]
 
 SECONDS, ONSET = 24, 9
 MICROSECONDS, HALO = 50_000, 50_000
