@@ -209,7 +209,7 @@ class Scorer:
             self._judge(job)
             job.changed_at = now
         if job.monitor is not None:
-            job.monitor.hear()
+            job.monitor.take_silences()
             self._judge_runtime(job, job.monitor)
             job.monitor.step()
         if job.ended and not self._awaits_group(job, now):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barograph_agent.kernel import busy, pressures
-from barograph_agent.kernel.pressures import MOST_RANKS, MOST_THREADS, QUIET_SECONDS, Pressures
+from barograph_agent.kernel.pressures import MAX_RANKS, MAX_THREADS, QUIET_SECONDS, Pressures
 from barograph_agent.kernel.readings import NAME_LIMIT, clean, node_stat, process_stat, schedule
 from barograph_agent.kernel.speed import READS, Speed, SpeedProbe
 from barograph_agent.protocol import wire
@@ -286,9 +286,9 @@ def test_of_many_ranks_the_worst_have_rows_and_many_threads_are_read_in_part(nod
         node.proc.node()
         before = node.proc.shown
         rows += node.read()
-        assert node.proc.shown - before <= 2 * len(node.pids) + 2 * MOST_THREADS
+        assert node.proc.shown - before <= 2 * len(node.pids) + 2 * MAX_THREADS
     assert [row["rank"] for row in rows] == [-1, 63, 62, 61, 60]
-    assert len(rows) == 1 + MOST_RANKS
+    assert len(rows) == 1 + MAX_RANKS
 
 
 def test_the_thread_that_waited_most_counts(node):

@@ -25,11 +25,11 @@ QUIET_SECONDS: Final = 30.0
 """Least time in a row that has nothing to say."""
 LONG_SECONDS: Final = 120.0
 """After so much time in rows with something to say, spans become QUIET_SECONDS long."""
-MOST_RANKS: Final = 4
+MAX_RANKS: Final = 4
 """Ranks with a row in one span: those that have lost most."""
-MOST_THREADS: Final = 256
+MAX_THREADS: Final = 256
 """Threads read per span, over all ranks, which share them evenly."""
-MOST_CORES: Final = 64
+MAX_CORES: Final = 64
 LOOKS: Final = 8
 LOOK_SECONDS: Final = 0.004
 """Further looks, so far apart, at a rank that has slept much in a span without having been seen asleep."""
@@ -215,7 +215,7 @@ class Pressures:
         self._homes: set[int] = set()
         """Cores on which ranks were seen."""
         self._foreign: set[int] = set()
-        self._sampled_at = self._seen_at = self._began_at = self._spoke_from = -math.inf
+        self._sampled_at = self._seen_at = self._began_at = self._loud_since = -math.inf
         self._node = _NO_NODE
         self._throttles: dict[int, int] | None = None
         self._quiet: _Span | None = None
@@ -248,7 +248,7 @@ class Pressures:
             self._begin(now)
             return {}
         span = now - self._began_at
-        is_long = now - self._spoke_from >= LONG_SECONDS and self._spoke_from > -math.inf
+        is_long = now - self._loud_since >= LONG_SECONDS and self._loud_since > -math.inf
         if span < (QUIET_SECONDS if is_long else SPAN_SECONDS) and not final:
             return {}
         if span < SAMPLE_SECONDS:
@@ -274,7 +274,7 @@ class Pressures:
         self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives and pid in pids}
 
     def _threads_each(self) -> int:
-        return max(MOST_THREADS // max(len(self._ranks), 1), 1)
+        return max(MAX_THREADS // max(len(self._ranks), 1), 1)
 
     def _begin(self, now: float) -> None:
         self._began_at = now
@@ -301,19 +301,19 @@ class Pressures:
         has_changed = self._work.take()
         loud = {pid: loss for pid, loss in losses.items() if loss.is_worth_a_row(span)}
         if not loud and not whole.is_worth_a_row and not whole.speed.differs_from(self._usual):
-            self._spoke_from = -math.inf
+            self._loud_since = -math.inf
             self._spans = min(self._spans + 1, USUAL_SPANS)
             self._usual = self._usual.mixed(whole.speed, 1 / self._spans)
             if has_changed:
                 return [*self._take_quiet(), whole.row()]
             self._quiet = whole if self._quiet is None else self._quiet.joined(whole)
             return self._take_quiet() if final or self._quiet.seconds >= QUIET_SECONDS else []
-        if self._spoke_from == -math.inf:
-            self._spoke_from = now
+        if self._loud_since == -math.inf:
+            self._loud_since = now
         if any(loss.delay_seconds > LOST * span for loss in loud.values()):
             self._busy.look(now)
         rows = [*self._take_quiet(), whole.row()]
-        for pid in sorted(loud, key=lambda pid: -loud[pid].total)[:MOST_RANKS]:
+        for pid in sorted(loud, key=lambda pid: -loud[pid].total)[:MAX_RANKS]:
             beside = NOBODY
             if loud[pid].delay_seconds > LOST * span:
                 beside = self._busy.beside(pid, self._ranks[pid].core, self._homes, now)
@@ -326,7 +326,7 @@ class Pressures:
 
     def _throttled(self) -> int:
         """How often the cores of ranks were throttled since the last call; -1 if unknown."""
-        cores = sorted({rank.core for rank in self._ranks.values()})[:MOST_CORES]
+        cores = sorted({rank.core for rank in self._ranks.values()})[:MAX_CORES]
         if self._throttles == {}:
             return -1  # this machine does not tell
         before = self._throttles or {}

@@ -26,7 +26,7 @@ NEIGHBOUR: Final = 0.15
 PHASE: Final = 0.8
 """A single class is the cause if it has this share of the lost time, and at most PHASE_BEFORE of the expected time."""
 PHASE_BEFORE: Final = 0.6
-FEWEST: Final = 20
+MIN_SYNCS: Final = 20
 """Least number of sync points before and after the onset."""
 
 KernelKind: TypeAlias = Literal["core", "memory", "disk", "stopped", "steal", "compute", "bandwidth"]
@@ -155,7 +155,7 @@ class Attribution:
         """
         before = _sum((s for s in self._recent if s.ended_at <= onset_at), deepcopy(self._before))
         during = _sum((s for s in self._recent if s.ended_at > onset_at), {})
-        names = [n for n in during if n in before and min(before[n].syncs, during[n].syncs) >= FEWEST]
+        names = [n for n in during if n in before and min(before[n].syncs, during[n].syncs) >= MIN_SYNCS]
         uncompared = {}
         if self._nodes > 1 and len(names) < self._nodes:
             uncompared = {"nodes": float(self._nodes), "nodes_compared": float(len(names))}
@@ -191,7 +191,7 @@ class Attribution:
 
     def _among_nodes(self, during: Mapping[str, Sums], slowdown: float) -> Cause | None:
         """The nodes that work longer than the others, if that is SHARE of the lost time or more."""
-        names = [name for name, sums in during.items() if sums.syncs >= FEWEST]
+        names = [name for name, sums in during.items() if sums.syncs >= MIN_SYNCS]
         if len(names) < max(self._nodes, 2) or not (self._exact and slowdown > 1):
             return None
         own = {name: during[name].own / during[name].syncs for name in names}

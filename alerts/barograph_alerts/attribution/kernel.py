@@ -16,7 +16,7 @@ RECENT: Final = 1024
 """Newest rows kept one by one, since an onset is detected some time later."""
 RANKS: Final = 4096
 """Ranks and nodes whose sums are kept."""
-LEAST: Final = 0.05
+MIN_SHARE: Final = 0.05
 """Least share of its time that a rank has lost to what is named as the cause."""
 EXPLAINS: Final = 0.5
 """Least share of the lost time that the ranks have lost to it, together."""
@@ -35,7 +35,7 @@ SWAPPED: Final = 100.0
 """Major faults and swapped pages per second from which on a rank that is blocked waits for memory, not for files."""
 FAULT_SECONDS: Final = 1e-4
 """Time to read a page from a fast disk."""
-LEASTS: Final[Mapping[Kind, float]] = {"compute": 0.1, "bandwidth": 0.2}
+MIN_SHARES: Final[Mapping[Kind, float]] = {"compute": 0.1, "bandwidth": 0.2}
 """The same of a node that does fixed work more slowly, computing or reading memory: what is less differs between looks
 at a node where nothing changes."""
 IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
@@ -211,16 +211,16 @@ class KernelAccount:
         """A cause that kernels know for the time lost since `onset_at`, else `cause` with the nodes that show none.
 
         until: end of the disturbance. lost: share of its time that the job has lost. earlier: begin and end of earlier
-        disturbances, which are not what was before. With g_r the growth of the share
-        of its time that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest
-        g_r is LEAST or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
-        kind with the largest g_r is the cause. Where the others wait for nodes, only these count, and each of them must
-        have lost LEAST: a kind that one of them does not show is not what they have in common. Where nobody on several
-        nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while
-        they wait for others; nor where it is not known, and more than half of the nodes show it. That they waited for
-        cores is then a number of the cause, with who took them. A node that does fixed work in the time t, before in
-        t0, loses the share 1 - t0 / t of all time. Stragglers whose own work grew by computing, as `_computed` has it,
-        are not named beside others.
+        disturbances, which are not what was before. With g_r the growth of the share of its time that rank r loses to
+        one kind of thing since the onset, that kind explains the loss if the largest g_r is MIN_SHARE or more, and
+        their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The kind with the largest g_r
+        is the cause. Where the others wait for nodes, only these count, and each of them must have lost MIN_SHARE: a
+        kind that one of them does not show is not what they have in common. Where nobody on several nodes worked
+        longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while they wait
+        for others; nor where it is not known, and more than half of the nodes show it. That they waited for cores is
+        then a number of the cause, with who took them. A node that does fixed work in the time t, before in t0, loses
+        the share 1 - t0 / t of all time. Stragglers whose own work grew by computing, as `_computed` has it, are not
+        named beside others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -232,11 +232,11 @@ class KernelAccount:
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
-        slower = {one.host for kind, least in LEASTS.items() for one in kinds[kind] if one.share >= least}
+        slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
         computed = {name: _computed(name, one, before, during, slower) for name, one in cause.growths.items()}
         cause = _without(cause, [name for name in cause.members if computed.get(name)])
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
-        worst = {kind: one for kind, one in worst.items() if one.share >= LEASTS.get(kind, LEAST)}
+        worst = {kind: one for kind, one in worst.items() if one.share >= MIN_SHARES.get(kind, MIN_SHARE)}
         shown = worst
         several = len(during.seconds) > 1
         nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
@@ -252,10 +252,10 @@ class KernelAccount:
         if several and cause.kind == "straggler":
             worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}
         # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
-        for kind in sorted(worst, key=lambda kind: (kind in LEASTS, -worst[kind].share)):
+        for kind in sorted(worst, key=lambda kind: (kind in MIN_SHARES, -worst[kind].share)):
             total = _total(kinds[kind])
             # Work that is slower by itself is lost on each node alike, and not in turn.
-            if (worst[kind].share if kind in LEASTS else total) >= EXPLAINS * lost:
+            if (worst[kind].share if kind in MIN_SHARES else total) >= EXPLAINS * lost:
                 found = _cause(kind, kinds[kind], during, len(during.seconds))
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
         numbers, beside = cause.numbers, None
@@ -317,8 +317,8 @@ def _total(growths: Iterable[Growth]) -> float:
 
 
 def _is_everywhere(growths: Iterable[Growth], hosts: Collection[str]) -> bool:
-    """Whether each of these nodes, or a rank on it, has lost LEAST more of its time."""
-    return set(hosts) <= {one.host for one in growths if one.share >= LEAST}
+    """Whether each of these nodes, or a rank on it, has lost MIN_SHARE more of its time."""
+    return set(hosts) <= {one.host for one in growths if one.share >= MIN_SHARE}
 
 
 def _is_of_few(growths: Collection[Growth], nodes: int) -> bool:

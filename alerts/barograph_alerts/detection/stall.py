@@ -44,7 +44,7 @@ class Stall:
         self._last = max(ended_at, self._last)
         self._longest = max(self._longest, longest_seconds)
 
-    def hear(self, silence: SilentSpan) -> None:
+    def add_silence(self, silence: SilentSpan) -> None:
         """Add a silence. It is void if an interval has ended since, and before the first interval."""
         self._last = max(self._last, silence.since)
         self._until = silence.at

@@ -99,7 +99,7 @@ class JobMonitor:
             silence = self._silences.popleft()
             stop = done + int(np.searchsorted(blocks.ended_at[done:], silence.at))
             self._add(blocks, longest, done, stop)
-            self._hear(silence)
+            self._add_silence(silence)
             done = stop
         self._add(blocks, longest, done, len(blocks.ended_at))
 
@@ -140,8 +140,8 @@ class JobMonitor:
         """Add silences in order of time. They are evaluated with the blocks around them."""
         self._silences.extend(silences)
 
-    def _hear(self, silence: SilentSpan) -> None:
-        self._stall.hear(silence)
+    def _add_silence(self, silence: SilentSpan) -> None:
+        self._stall.add_silence(silence)
         self._lived_from = min(self._lived_from, silence.since)
         self._lived_until = max(self._lived_until, silence.at)
         rest = self._windower.rest
@@ -213,10 +213,10 @@ class JobMonitor:
             seconds += (self._until - self.began_at) * (1 / share - 1)
         self.evidence.set_runtime(seconds, started_at, now)
 
-    def hear(self) -> None:
+    def take_silences(self) -> None:
         """Evaluate the silences after the last block, now that everything up to some time was added."""
         while self._silences:
-            self._hear(self._silences.popleft())
+            self._add_silence(self._silences.popleft())
 
     def step(self) -> None:
         """Update the cause of an alarm."""
