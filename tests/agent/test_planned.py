@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from barograph_agent.system import processes
 from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.evidence import WorkEvidence
 from barograph_agent.work.investigation import Subject, WorkRules, investigate
@@ -77,6 +78,8 @@ def test_the_evidence_is_that_of_the_process_itself(
 
 def test_a_log_that_grows_in_the_working_folder_is_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for limit in ("MAX_DESCRIPTORS", "MAX_ALL_DESCRIPTORS"):
+        monkeypatch.setattr(processes, limit, 10**6)
     (tmp_path / "HPL.dat").write_text("64\n")
     planned = parse_planned(["sh"], {"PATH": PATH})
     assert planned is not None

@@ -233,8 +233,10 @@ def test_what_a_process_of_the_user_prints_to_is_no_input(tree: Tree) -> None:
     assert len(tree.row(b"slurm-7.out")["folder"]) == 2
 
 
-def test_what_a_process_writes_and_does_not_read_is_an_output(tmp_path: Path) -> None:
+def test_what_a_process_writes_and_does_not_read_is_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A daemon's log, as by `daemon | tee log`. Fortran opens its inputs for both."""
+    for limit in ("MAX_DESCRIPTORS", "MAX_ALL_DESCRIPTORS"):
+        monkeypatch.setattr(processes, limit, 10**6)
     modes = {"log": "a", "new": "w", "input": "r", "fortran": "r+"}
     for name in modes:
         (tmp_path / name).write_bytes(b"1")
@@ -246,8 +248,9 @@ def test_what_a_process_writes_and_does_not_read_is_an_output(tmp_path: Path) ->
     assert {name for name, one in status.items() if (one.st_dev, one.st_ino) in found} == {"log", "new"}
 
 
-def test_of_many_descriptors_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAX_DESCRIPTORS", 0)
+@pytest.mark.parametrize("limit", ["MAX_DESCRIPTORS", "MAX_ALL_DESCRIPTORS"])
+def test_of_many_descriptors_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(processes, limit, 3)
     with (tmp_path / "log").open("w") as log:
         status = os.fstat(log.fileno())
         assert (status.st_dev, status.st_ino) not in PROCESSES.outputs(os.getuid())

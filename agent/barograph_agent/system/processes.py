@@ -17,8 +17,10 @@ from typing import Final
 _MOST_BYTES: Final = 2**16
 MAX_OUTPUTS: Final = 4096
 """Processes whose outputs are looked for."""
-MAX_DESCRIPTORS: Final = 2**14
-"""Descriptors that are looked at for it: 2 us each."""
+MAX_DESCRIPTORS: Final = 32
+"""Descriptors of a process that are looked at for it, those with the lowest numbers: logs are opened early."""
+MAX_ALL_DESCRIPTORS: Final = 2**13
+"""Likewise of all processes: 2 us each."""
 UNCERTAIN: Final = -2
 """No start time: whether there is such a process cannot be told."""
 _GONE: Final = (errno.ENOENT, errno.ESRCH)
@@ -112,13 +114,13 @@ class Processes:
         """Regular files that processes of this user write and do not read: their devices and inodes.
 
         Those are standard output and error, and what is open for writing only. Of at most MAX_OUTPUTS processes, those
-        with the highest ids, of which MAX_DESCRIPTORS descriptors are looked at, those of the lowest ids first.
+        with the highest ids, and of MAX_DESCRIPTORS of each, while they are MAX_ALL_DESCRIPTORS together.
         """
-        found, left = set(), MAX_DESCRIPTORS
+        found, left = set(), MAX_ALL_DESCRIPTORS
         for pid in [one for one in self.ids() if self.user(one) == user][-MAX_OUTPUTS:]:
             paths = {f"{self.root}/proc/{pid}/fd/{number}" for number in (1, 2)}
             with contextlib.suppress(OSError), os.scandir(f"{self.root}/proc/{pid}/fd") as descriptors:
-                for descriptor in islice(descriptors, left):
+                for descriptor in islice(descriptors, min(left, MAX_DESCRIPTORS)):
                     left -= 1
                     # The permissions of the link are the mode in which it was opened.
                     if descriptor.stat(follow_symlinks=False).st_mode & (stat.S_IRUSR | stat.S_IWUSR) == stat.S_IWUSR:
