@@ -28,8 +28,9 @@ from barograph_collector.storage.store import Store
 
 DEADLINE_SECONDS = 120.0
 """Only what hangs reaches it, on however busy a machine."""
+PAUSES = 4
 MAX_PAUSE_SECONDS = 0.5
-"""Longest pause for the sake of what takes long to look at."""
+"""Pauses are so many times as long as looks, but no longer than this for their sake."""
 M = TypeVar("M", bound=wire.FromCollector)
 
 
@@ -38,7 +39,8 @@ def wait_until(
 ) -> None:
     """Poll until the condition holds; fails with `what` once the deadline has passed.
 
-    every: seconds between two looks, at least as many as a look takes: it must not keep busy what it waits for.
+    every: seconds between two looks, PAUSES times as many as a look takes at least: it must not keep busy, or from a
+    lock, what it waits for.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -47,7 +49,7 @@ def wait_until(
             return
         ended = time.monotonic()
         assert ended < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(max(every, min(ended - began, MAX_PAUSE_SECONDS)))
+        time.sleep(max(every, min(PAUSES * (ended - began), MAX_PAUSE_SECONDS)))
 
 
 def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]:
