@@ -28,12 +28,12 @@ catalog.CONFIG["allow_unsigned_extensions"] = True
 
 
 LONGEST = [
-    *("deploy/test_docs_laboratory.py", "agent/test_iterations.py", "agent/test_shim.py", "cluster/test_cluster.py"),
-    *("deploy/test_docs_commands.py", "deploy/test_packaging.py", "cluster/test_slurm.py"),
-    *("collector/test_next_duckdb.py", "deploy/test_slurm.py", "deploy/test_debian.py", "collector/test_lake_store.py"),
-    *("deploy/test_slurm_guide.py", "cluster/test_run.py", "deploy/test_feature_loop.py", "deploy/test_alerting.py"),
-    *("deploy/test_up.py", "deploy/test_loop.py", "deploy/test_dashboards.py", "collector/test_lake_server.py"),
-    *("agent/test_run.py", "deploy/test_report.py", "collector/test_lake.py", "collector/test_archive.py"),
+    *("deploy/test_docs_laboratory.py", "agent/test_iterations.py", "agent/test_shim.py", "deploy/test_packaging.py"),
+    *("collector/test_lake_store.py", "deploy/test_docs_commands.py", "cluster/test_run.py", "cluster/test_cluster.py"),
+    *("collector/test_next_duckdb.py", "deploy/test_slurm.py", "deploy/test_debian.py", "cluster/test_slurm.py"),
+    *("agent/test_run.py", "agent/test_aarch64.py", "deploy/test_report.py", "deploy/test_feature_loop.py"),
+    *("deploy/test_up.py", "collector/test_lake_server.py", "collector/test_archive.py", "deploy/test_slurm_guide.py"),
+    *("deploy/test_alerting.py", "deploy/test_loop.py", "deploy/test_dashboards.py", "collector/test_lake.py"),
     *("collector/test_erase.py", "agent/test_companion.py", "deploy/test_work.py", "deploy/test_backtest_limits.py"),
     *("collector/test_from_lake.py", "alerts/test_suspects.py", "simulation/test_simulation.py"),
     *("modeler/studies/test_study.py", "modeler/studies/test_runtime_command.py", "deploy/test_replay.py"),

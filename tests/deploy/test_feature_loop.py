@@ -128,7 +128,9 @@ def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps:
     done = service.run("run", "--app", app, "--", *command(steps_of(0)))
     assert done.returncode == 0, done.stderr
     write_history(service, app, steps_of(0))
-    wait_until(lambda: rows(service, "models", application=f"local/{app}"), "a model of features", seconds=300)
+    wait_until(
+        lambda: rows(service, "models", application=f"local/{app}"), "a model of features", seconds=300, every=0.2
+    )
     words = [sys.executable, "-m", "barograph", "run", "--app", app, "--", *command(steps)]
 
     def predictions(pid: int) -> list[dict[str, Any]]:
@@ -138,7 +140,7 @@ def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps:
 
     for _ in range(RUNS_TO_PREDICT):
         process = subprocess.Popen(words, env=service.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        wait_until(lambda run=process: predictions(run.pid) or run.poll() is not None, "a prediction")
+        wait_until(lambda run=process: predictions(run.pid) or run.poll() is not None, "a prediction", every=0.1)
         in_time = process.poll() is None
         process.communicate(timeout=DEADLINE_SECONDS)
         assert process.returncode == 0
@@ -146,7 +148,7 @@ def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps:
             break
     assert in_time, "every run has ended unpredicted"
     (said,) = predictions(process.pid)
-    wait_until(lambda: rows(service, "outcomes", job=said["job"], method="features"), "an outcome")
+    wait_until(lambda: rows(service, "outcomes", job=said["job"], method="features"), "an outcome", every=0.1)
     return said
 
 
