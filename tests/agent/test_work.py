@@ -494,6 +494,11 @@ def test_threads_are_those_of_the_environment(tree: Tree, environment: bytes, th
     [
         ("solver", "-c a b", ScriptKind.NONE, "", "-c a b"),
         ("python3.11", "run.py -n 4", ScriptKind.FILE, "run.py", "-n 4"),
+        ("python3.13t", "run.py -n 4", ScriptKind.FILE, "run.py", "-n 4"),
+        ("python3.11-dbg", "run.py -n 4", ScriptKind.FILE, "run.py", "-n 4"),
+        ("pythonMPI", "run.py -n 4", ScriptKind.FILE, "run.py", "-n 4"),
+        ("pvbatch", "run.py -n 4", ScriptKind.FILE, "run.py", "-n 4"),
+        ("python3-config", "--libs", ScriptKind.NONE, "", "--libs"),
         ("python3", "-uB -W ignore -Xdev run.py 4", ScriptKind.FILE, "run.py", "4"),
         ("python3", "--check-hash-based-pycs always run.py 4", ScriptKind.FILE, "run.py", "4"),
         ("python3", "-uc code 4", ScriptKind.CODE, "code", "4"),

@@ -9,6 +9,8 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 _KEYED: Final = re.compile(rb"(-{0,2}[A-Za-z_][A-Za-z0-9_.:-]*)=(.*)", re.DOTALL)
+_PYTHON: Final = re.compile(r"(python|pypy|pvpython|pvbatch|gpaw-python)[0-9.]*t?(-?(MPI|mpi|dbg|intel64))?")
+"""Also those that programs bring: escript's `pythonMPI`, ParaView's `pvbatch`."""
 _MPI4PY: Final = (b"mpi4py", b"mpi4py.run", b"mpi4py.futures")
 
 
@@ -43,7 +45,7 @@ class _Language(NamedTuple):
 
 
 _LANGUAGES: Final = (
-    _Language(re.compile(r"(python|pypy)[0-9.]*"), b"WX", b"c", b"m", (b"--check-hash-based-pycs",)),
+    _Language(_PYTHON, b"WX", b"c", b"m", (b"--check-hash-based-pycs",)),
     _Language(re.compile(r"(ba|da|k|z)?sh"), b"oO", b"c", b"", (b"--rcfile", b"--init-file")),
     _Language(re.compile(r"perl[0-9.]*"), b"", b"eE"),
     _Language(re.compile(r"ruby[0-9.]*"), b"rI", b"e"),
