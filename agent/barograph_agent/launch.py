@@ -26,6 +26,7 @@ from barograph_agent.job.rules import RulesError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import (
+    NO_VERDICT,
     PLAN,
     REPORT,
     RING_VARIABLE,
@@ -350,4 +351,4 @@ def _verdict(report: DeliveryReport, end: CommandEnd, endpoint: str) -> str:
         return f"unknown: {report.trouble}"
     if not report.reached:
         return f"unknown: no collector answered at {endpoint}"
-    return "unknown: no alerts daemon gave one"
+    return NO_VERDICT

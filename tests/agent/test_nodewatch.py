@@ -258,7 +258,7 @@ def test_verdicts_are_appended_to_the_output_of_the_job_after_its_end(
     assert len({one[1] for one in told if one} & {str(number) for number in range(MAX_RUNS + 2)}) == MAX_RUNS
     texts = [one[2] for one in told if one]
     assert texts[0] == "slow: verdict 1"
-    assert texts[-1] == "unknown: no alerts daemon gave a verdict"
+    assert texts[-1] == "unknown: no alerts daemon has given a verdict within 4 s"
 
 
 def test_what_was_asked_for_is_told_by_the_node_of_rank_0(make: Callable[..., Node], collector: Collector) -> None:

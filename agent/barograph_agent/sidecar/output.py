@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from barograph_agent.settings import places
+from barograph_agent.sidecar.plan import NO_VERDICT
 from barograph_agent.sidecar.step import facts
 from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.disk import Disk
@@ -96,7 +97,7 @@ class JobOutput:
             self._environment |= facts(Path(watch.plan.step_directory), self._system.disk)
         monotonic = self._system.clock.monotonic
         began = monotonic()
-        verdict = watch.verdict() or "unknown: no alerts daemon gave a verdict"
+        verdict = watch.verdict() or NO_VERDICT
         self._left -= monotonic() - began
         collectors = watch.plan.collectors or watch.plan.endpoint
         address = places.job_address(watch.plan.job.key, collectors, self._environment)

@@ -34,6 +34,9 @@ RUN_VARIABLE: Final = "BAROGRAPH_RUN"
 """The plan of a run, for sidecars that ranks start on other nodes."""
 SIDECAR_VARIABLE: Final = "BAROGRAPH_SIDECAR"
 """Names the Python that these sidecars run on."""
+VERDICT_SECONDS: Final = 4.0
+"""Timeout for the final score at the end of a run, within the plan's time for delivery."""
+NO_VERDICT: Final = f"unknown: no alerts daemon has given a verdict within {VERDICT_SECONDS:g} s"
 _Kind = TypeVar("_Kind")
 
 

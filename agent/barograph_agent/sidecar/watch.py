@@ -25,15 +25,21 @@ from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
 from barograph_agent.sidecar import earlier
 from barograph_agent.sidecar.others import POLL_SECONDS, UNKNOWN_SECONDS, OtherNodes
-from barograph_agent.sidecar.plan import PLAN, TOKEN, CommandEnd, DeliveryReport, RunPlan, load_end
+from barograph_agent.sidecar.plan import (
+    PLAN,
+    TOKEN,
+    VERDICT_SECONDS,
+    CommandEnd,
+    DeliveryReport,
+    RunPlan,
+    load_end,
+)
 from barograph_agent.sidecar.silence import Silence, Silences
 from barograph_agent.system.system import SYSTEM, System
 from barograph_agent.work import investigation
 from barograph_agent.work.command import script_of
 from barograph_agent.work.inquiry import Inquiry
 
-VERDICT_SECONDS = 4.0
-"""Timeout for the final score at the end of a run, within the plan's time for delivery."""
 VERDICT_POLL_SECONDS = 0.2
 """Most time between two reads of it; the first ones follow each other faster."""
 HOLD_SHARE = 0.75
