@@ -339,13 +339,17 @@ def test_restarted_daemons_judge_a_new_job(name: str, tmp_path: Path, request: p
         def is_any(row: dict[str, Any]) -> bool:
             return True
 
-        lines.append("alerts                   " + seconds("alerts", "scores", wanted=is_final))
-        lines.append("modeler                  " + seconds("modeler", "assignments", wanted=is_any))
+        def note(line: str) -> None:
+            print(line, flush=True)
+            lines.append(line)
+
+        note("alerts                   " + seconds("alerts", "scores", wanted=is_final))
+        note("modeler                  " + seconds("modeler", "assignments", wanted=is_any))
         began, state = time.perf_counter(), f"--state={tmp_path / 'modeler'}"
         with daemon("modeler", collector.endpoint, tmp_path, state):
             log = tmp_path / "modeler.log"
             wait_until(lambda: runs_learned(log) >= history.jobs - 1, "all runs are learned", 1800.0, every=1.0)
-        lines.append(f"a snapshot of all made in {time.perf_counter() - began:.0f} s")
-        lines.append("modeler, with a snapshot " + seconds("modeler", "assignments", state, wanted=is_any))
+        note(f"a snapshot of all made in {time.perf_counter() - began:.0f} s")
+        note("modeler, with a snapshot " + seconds("modeler", "assignments", state, wanted=is_any))
     show(f"{name}: {history.jobs * history.blocks:,} rows of blocks, {history.jobs:,} jobs, "
          f"{history.workloads:,} workloads", [*lines, json.dumps({"max seconds": MAX_SECONDS})])  # fmt: skip

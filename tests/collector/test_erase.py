@@ -275,7 +275,8 @@ def test_the_command_says_what_there_is_and_erases_with_yes(
     misspelt = barograph(USER, "--state", state, "--lake", "s3://Lake")
     assert (misspelt.returncode, misspelt.stderr) == (
         65,
-        "barograph erase: argument --lake: 's3://Lake' is no place in an object store, expected s3://BUCKET/PREFIX\n",
+        "barograph erase: argument --lake: 's3://Lake' is no place in an object store, expected s3://BUCKET/PREFIX with"
+        " a bucket of 3 to 63 lower-case letters, digits, dots and hyphens\n",
     )
     asked = barograph(USER, "--state", state, "--lake", lake)
     assert asked.stdout.startswith(f"would erase 5 jobs of {USER}\n  10 rows of jobs\n")

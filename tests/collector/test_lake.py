@@ -280,6 +280,28 @@ def test_a_full_store_is_an_error_and_costs_no_row(tmp_path: Path, monkeypatch: 
         assert same(store, tmp_path / "lake")
 
 
+def test_a_full_store_is_one_line_however_many_rows_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1.0
+
+    def full(self: FileWriter, table: str, rows: object, day: str, first: int, last: int) -> None:
+        raise duckdb.IOException(f'IO Error: Could not write file "{table}/x-{first}-{last}": No space left on device')
+
+    monkeypatch.setattr(FileWriter, "write", full)
+    with Store(tmp_path / "log.duckdb") as store:
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now), seconds=0.0)
+        for _ in range(3):
+            fill(store, 2)
+            now += RETRY_SECONDS
+            publisher.look()
+        publisher.close()
+    assert publisher.figures.failures == 3
+    (line,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert line.startswith("Could not write file")
+    assert line.endswith(": No space left on device; the log goes on, and the rows follow once the lake takes them")
+
+
 def test_a_lake_of_another_version_or_another_program_is_refused(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with Store(tmp_path / "log.duckdb") as store:
@@ -289,7 +311,7 @@ def test_a_lake_of_another_version_or_another_program_is_refused(tmp_path: Path)
         publisher.close()
         with duckdb.connect(lake / CATALOG_FILE) as catalog:
             catalog.execute("UPDATE ducklake_metadata SET value = '99.0' WHERE key = 'version'")
-        with pytest.raises(LakeError, match=r"cannot open the lake .*99\.0"):
+        with pytest.raises(LakeError, match=r"is 99\.0, .*; another version of DuckLake has written it$"):
             publisher.publish()
         with duckdb.connect(lake / CATALOG_FILE) as catalog:
             catalog.execute("UPDATE ducklake_metadata SET value = '1.0' WHERE key = 'version'")

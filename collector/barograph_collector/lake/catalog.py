@@ -26,6 +26,8 @@ from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.layout import OFFSET, declared
 from barograph_collector.storage.text import literal
 
+OTHER_VERSION: Final = ". To automatically migrate"
+"""What DuckLake goes on with, where a catalog is not of its version: an option that nobody has here."""
 AUTHOR: Final = "barograph"
 ORPHAN_SECONDS: Final = 86400.0
 CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -244,7 +246,8 @@ class Catalog:
             self._lease.release()
 
     def _reason(self, error: duckdb.Error) -> str:
-        return self.data.explain(redacted(first_line(error)))
+        reason, other_version, _ = redacted(first_line(error)).partition(OTHER_VERSION)
+        return self.data.explain(reason) + ("; another version of DuckLake has written it" if other_version else "")
 
     def _create_tables(self) -> None:
         query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"

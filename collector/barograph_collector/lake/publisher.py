@@ -7,6 +7,7 @@ again from the position that the lake itself has.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -41,6 +42,7 @@ RETRY_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 120.0
 """A step that takes longer, such as a commit or a merge, waits for a store or a database that does not answer."""
 MAX_HEADS: Final = 1_000
+_NUMBERS: Final = re.compile(r"\d+")
 _log = logging.getLogger(__name__)
 
 
@@ -329,6 +331,7 @@ class Publisher:
         if isinstance(error, duckdb.Error):
             self._store.note_error(error)
         text = self._lake.data.explain(first_line(error)) if isinstance(error, duckdb.Error) else str(error)
-        if text != self._complaint:
+        # A file that is written again has the offset of its last row in its name.
+        if (complaint := _NUMBERS.sub("", text)) != self._complaint:
             _log.error("%s; the log goes on, and the rows follow once the lake takes them", text)
-            self._complaint = text
+            self._complaint = complaint

@@ -16,6 +16,7 @@ from barograph_agent.system.system import SYSTEM
 DATA: Final = "data"
 """The directory of the files in that of the lake."""
 SCHEME: Final = "s3://"
+BUCKET_FORM: Final = "a bucket of 3 to 63 lower-case letters, digits, dots and hyphens"
 _PLACE: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[A-Za-z0-9_.=+-]+)*)/?")
 
 
@@ -150,5 +151,6 @@ def split(place: str) -> tuple[str, str]:
     """
     match = _PLACE.fullmatch(place)
     if match is None:
-        raise ValueError(f"{place!r} is no place in an object store, expected s3://BUCKET/PREFIX")
+        expected = f"s3://BUCKET/PREFIX with {BUCKET_FORM}"
+        raise ValueError(f"{place!r} is no place in an object store, expected {expected}")
     return match[1], match[2]
