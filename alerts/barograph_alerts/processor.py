@@ -128,6 +128,10 @@ class Scorer:
         """
         return {name: job.offset for name, job in self.jobs.items() if name in names and job.offset <= upto}
 
+    def is_judged(self, job: str) -> bool:
+        """Whether a job has its final verdict, as far as is known."""
+        return job in self._judged
+
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
         """Set the parameters for jobs that begin from now on; running jobs keep theirs."""
         self.alpha = alpha

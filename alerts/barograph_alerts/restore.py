@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.job.progress import JOBS
+from barograph_alerts.job.references import MAX_WORKLOADS
+from barograph_alerts.job.rows import VERDICT_COLUMNS
 from barograph_alerts.processor import MAX_JUDGED, Scorer
 from barograph_collector.client.backfill import Backfill, chosen
 from barograph_collector.client.log_reader import LogReader, RowBatch
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
+from barograph_modeler.state import lru
 
 MAX_ROWS: Final = 200_000
 """Latest rows of a table that are read."""
@@ -97,13 +101,20 @@ class Restore:
         for page in _pages(source, "scores", log.last_score, MAX_SCORES):
             log.first_score = log.first_score or int(page.columns["offset"][0])
             log.scores += page.rows
-            observe(self._scorer, "scores", page.columns, now)
+            # Other rows, and what they have besides, tell nothing of ended jobs.
+            needed = {name: page.columns[name] for name in VERDICT_COLUMNS if name in page.columns}
+            if (finals := chosen(needed, [bool(final) for final in page.columns["final"]])) is not None:
+                observe(self._scorer, "scores", finals, now)
             log.last_score = page.next_offset
 
     def _read(self, source: FollowedCollector, log: _ReadLog, table: str, now: float) -> None:
-        """Read the latest rows of a table, and go on behind them."""
+        """Read the latest rows of a table, and go on behind them. Of judged jobs those that are kept are processed."""
+        kept = source.reader.read(table, -2 * JOBS, 1).next_offset
         for page in _pages(source, table, source.follower.offsets[table], MAX_ROWS):
-            observe(self._scorer, table, page.columns, now)
+            rows = zip(page.columns["job"], page.columns["offset"], strict=True)
+            which = [offset >= kept or not self._scorer.is_judged(job) for job, offset in rows]
+            if (part := chosen(page.columns, which)) is not None:
+                observe(self._scorer, table, part, now)
             source.note(table, page.columns)
             source.follower.offsets[table] = page.next_offset
             (log.jobs if table == "jobs" else log.assigned).update(page.columns["job"])
@@ -112,18 +123,52 @@ class Restore:
         self, source: FollowedCollector, table: str, head: int, opened: Collection[str], now: float
     ) -> None:
         """Read the latest rows of a table up to an offset, but those that a backfill will read."""
+        last = LatestRows(LAST_COUNTS[table]) if table in LAST_COUNTS else None
         for page in _pages(source, table, source.follower.offsets[table], LATEST[table]):
             jobs = page.columns["job"] if table in OF_JOBS else [""] * page.rows
             which = [at <= head and job not in opened for at, job in zip(page.columns["offset"], jobs, strict=True)]
-            if table in LAST_COUNTS:
-                which = _last_ones(page.columns, LAST_COUNTS[table], which)
-            if (part := chosen(page.columns, which)) is not None:
+            if last is not None:
+                last.add(page.columns, which)
+            elif (part := chosen(page.columns, which)) is not None:
                 observe(self._scorer, table, part, now)
                 source.note(table, part)
             source.follower.offsets[table] = min(page.next_offset, head)
             if page.next_offset > head:
                 break
+        for row in last.rows() if last is not None else ():
+            observe(self._scorer, table, row, now)
         source.follower.offsets[table] = head
+
+
+class LatestRows:
+    """The last of the rows that have equal values in some columns, of the workloads that had a row last.
+
+    names: of these columns, that of the workload first. As many workloads are kept as the scorer keeps: what is read of
+    others is not decoded.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._rows: OrderedDict[str, dict[tuple[Any, ...], tuple[Mapping[str, Column], int]]] = OrderedDict()
+
+    def add(self, columns: Mapping[str, Column], which: Sequence[bool]) -> None:
+        """Add the rows that are chosen, behind those before.
+
+        >>> latest, columns = LatestRows(["workload"]), {"workload": ["a", "b", "a", "a"], "runs": [1, 2, 3, 4]}
+        >>> latest.add(columns, [True, True, True, False])
+        >>> [(row["workload"], row["runs"]) for row in latest.rows()]
+        [(['b'], [2]), (['a'], [3])]
+        """
+        keys = zip(*(columns[name] for name in self._names), strict=True)
+        last = {key: row for row, (key, is_chosen) in enumerate(zip(keys, which, strict=True)) if is_chosen}
+        for key, row in sorted(last.items(), key=lambda one: one[1]):
+            lru.get(self._rows, str(key[0]), dict, MAX_WORKLOADS)[key] = columns, row
+
+    def rows(self) -> Iterator[Mapping[str, Column]]:
+        """The rows, each as columns of one, those of the workload with the latest row last."""
+        for of_workload in self._rows.values():
+            for columns, row in of_workload.values():
+                yield {name: values[row : row + 1] for name, values in columns.items()}
 
 
 @dataclass
@@ -159,20 +204,6 @@ def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> lis
 def _pages(source: FollowedCollector, table: str, after: int, rows: int) -> Iterator[RowBatch]:
     """The rows of a table behind those that were read, or its latest ones where none was."""
     return source.reader.read_all(table, after) if after else source.reader.read_latest(table, rows)
-
-
-def _last_ones(columns: Mapping[str, Column], names: Sequence[str], which: Sequence[bool]) -> list[bool]:
-    """Of the rows that are chosen, the last one of those that have equal values in some columns.
-
-    >>> _last_ones({"workload": ["a", "b", "a", "a"]}, ["workload"], [True, True, True, False])
-    [False, True, True, False]
-    """
-    keys = zip(*(columns[name] for name in names), strict=True)
-    last = {key: row for row, (key, is_chosen) in enumerate(zip(keys, which, strict=True)) if is_chosen}
-    found = [False] * len(which)
-    for row in last.values():
-        found[row] = True
-    return found
 
 
 def _head(source: FollowedCollector) -> int:

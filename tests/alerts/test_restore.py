@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,11 @@ class MemoryLog:
             self.offset += 1
             self.rows[table].append({**dict(zip(columns, values, strict=True)), "offset": self.offset})
 
+    def read(self, table: str, after: int, limit: int) -> RowBatch:
+        """The first of the last -after rows, of which the offset is asked."""
+        first = self.rows[table][after:][:limit]
+        return RowBatch({}, len(first), first[0]["offset"] if first else 0)
+
     def read_latest(self, table: str, rows: int) -> Iterator[RowBatch]:
         for row in self.rows[table][-rows:]:
             self.read_rows += 1
@@ -66,6 +71,33 @@ def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
     if ended:
         log.put("scores", verdict(made, 0.0))
     return made["jobs"]["job"][0]
+
+
+def test_of_judged_jobs_only_as_many_rows_are_processed_as_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "JOBS", 1)
+    log, simulation = MemoryLog(), Simulation()
+    running = job(log, simulation, ended=False)
+    judged = [job(log, simulation, ended=True) for _ in range(5)]
+    seen: list[str] = []
+    real = Scorer.observe
+
+    def observe(self: Scorer, table: str, columns: Mapping[str, Any], now: float) -> None:
+        seen.extend(columns["job"] if table == "jobs" else [])
+        real(self, table, columns, now)
+
+    monkeypatch.setattr(Scorer, "observe", observe)
+    scorer, _ = restored(log)
+    assert seen == [running, *judged[-2:]]
+    assert set(scorer.jobs) == {running}
+    assert all(map(scorer.is_judged, judged))
+
+
+def test_of_more_workloads_than_are_kept_no_pace_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "MAX_WORKLOADS", 2)
+    latest = restoring.LatestRows(["workload", "class_id"])
+    for number, workload in enumerate("abcabd"):
+        latest.add({"workload": [workload], "class_id": np.array([number % 2])}, [True])
+    assert [(row["workload"], row["class_id"].tolist()) for row in latest.rows()] == [(["b"], [0]), (["d"], [1])]
 
 
 def restored(log: MemoryLog) -> tuple[Scorer, FollowedCollector]:

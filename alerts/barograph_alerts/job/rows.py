@@ -135,10 +135,14 @@ def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output
     return Output("scores", 1, columns)
 
 
+VERDICT_COLUMNS: Final = ("final", "job", "workload", "cause", "members", "hosts", "at", "state", "evidence")
+"""What is read of a final row of `scores`."""
+
+
 def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
     """The final verdicts in rows of `scores`."""
-    names = ("final", "job", "workload", "cause", "members", "hosts", "at", "state")
-    evidence_of = columns.get("evidence", [""] * len(columns["job"]))
+    *names, last = VERDICT_COLUMNS
+    evidence_of = columns.get(last, [""] * len(columns["job"]))
     rows = zip(*(columns[name] for name in names), evidence_of, strict=True)
     for final, job, workload, cause, members, hosts, at, state, evidence in rows:
         if final:
@@ -191,5 +195,5 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    # In rows of earlier versions the column is empty.
-    return tuple(json.loads(text)) if text else ()
+    # In rows of earlier versions the column is empty. Most runs name nobody.
+    return tuple(json.loads(text)) if text not in ("", "[]") else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import traceback
 from collections import Counter, OrderedDict
@@ -115,10 +114,14 @@ def _by_job(columns: Mapping[str, Column]) -> Iterator[tuple[str, Mapping[str, C
     """Consecutive rows of one job, or without a column of jobs of one source, workload or the like."""
     names = ("job", "source", "workload", "target", "application", "class_id")
     key = next((name for name in names if name in columns), next(iter(columns)))
+    values = columns[key]
+    # A daemon that begins reads hundreds of thousands of rows, each of another job.
+    parts, count = list(columns.items()), len(values)
     start = 0
-    for value, same in itertools.groupby(columns[key]):
-        stop = start + sum(1 for _ in same)
-        whole = start == 0 and stop == len(columns[key])
-        part = columns if whole else {name: values[start:stop] for name, values in columns.items()}
-        yield str(value), part, stop - start
+    while start < count:
+        stop, value = start + 1, values[start]
+        while stop < count and values[stop] == value:
+            stop += 1
+        whole = start == 0 and stop == count
+        yield str(value), columns if whole else {name: part[start:stop] for name, part in parts}, stop - start
         start = stop
