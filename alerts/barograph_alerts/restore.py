@@ -102,7 +102,7 @@ class Restore:
             log.first_score = log.first_score or int(page.columns["offset"][0])
             log.scores += page.rows
             # Other rows, and what they have besides, tell nothing of ended jobs.
-            needed = {name: page.columns[name] for name in VERDICT_COLUMNS if name in page.columns}
+            needed: dict[str, Column] = {name: page.columns[name] for name in VERDICT_COLUMNS if name in page.columns}
             if (finals := chosen(needed, [bool(final) for final in page.columns["final"]])) is not None:
                 observe(self._scorer, "scores", finals, now)
             log.last_score = page.next_offset
