@@ -11,6 +11,7 @@ import numpy as np
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.tails import MIN_TAIL
+from barograph_modeler.scaling.latest import latest_point
 from barograph_modeler.scaling.mixture import Mixture
 
 TAIL: Final = 0.025
@@ -47,7 +48,8 @@ def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A distribution of the runtime at one scale: expected_seconds is its median, the limits hold 95 % of it.
+    """A distribution of the runtime at one scale: the limits hold 95 % of it. expected_seconds is its median, and of a
+    scale with MINIMUM_RUNS runs that of them which is nearest to the latest ones (`latest.py`).
 
     model: weights of the kinds of shapes, largest first, with sum 1. runs, scales, largest_ranks: of the problem in the
     history; all 0 for a problem without runs. pooled_from: number of other problems of the application used.
@@ -122,7 +124,10 @@ class Refusal:
 
 
 def from_runs(seconds: Floats, ranks: float) -> Prediction:
-    """The prediction for a scale from its own runs, (runs,), one or more, with the limits of `runtime_limits`."""
+    """The prediction for a scale from its own runs, with the limits of `runtime_limits`.
+
+    seconds: (runs,), one or more, the oldest first.
+    """
     logs = np.log(seconds)
     n = logs.size
     few = n < MINIMUM_RUNS
@@ -133,5 +138,7 @@ def from_runs(seconds: Floats, ranks: float) -> Prediction:
     # Equal runtimes have no spread, and a distribution needs one.
     mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
     middle, lower, upper = central_limits(mixture)
+    if not few:
+        middle = min(max(math.exp(latest_point(logs)), lower), upper)
     warnings = (f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.",) if few else ()
     return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)

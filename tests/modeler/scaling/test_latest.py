@@ -1,0 +1,35 @@
+"""What is expected at a scale that has run: the latest runs count for more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from barograph_modeler.scaling.answer import from_runs
+from barograph_modeler.scaling.latest import latest_point
+
+
+def test_the_answer_follows_runs_that_take_longer_from_some_day_on() -> None:
+    seconds = np.array([100.0, 101.0, 99.0, 100.0] * 4 + [150.0, 151.0, 149.0])
+    answer = from_runs(seconds, 8)
+    assert answer.expected_seconds == pytest.approx(150, rel=0.02)
+    assert from_runs(seconds[::-1], 8).expected_seconds == pytest.approx(100, rel=0.01)
+    assert answer.lower_seconds < 101
+
+
+def test_single_odd_runs_do_not_move_it() -> None:
+    assert from_runs(np.array([100.0, 101.0, 102.0, 900.0]), 8).expected_seconds == pytest.approx(101, rel=0.02)
+
+
+def test_it_is_one_of_the_runs_with_the_largest_weighted_accuracy() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        logs = rng.normal(5, 2, rng.integers(1, 40))
+        weights = np.exp(-np.arange(logs.size)[::-1] / 4)
+        means = [(weights * np.exp(-np.abs(point - logs))).sum() for point in logs]
+        assert latest_point(logs) == logs[int(np.argmax(means))]
+
+
+def test_it_is_within_the_limits() -> None:
+    answer = from_runs(np.array([*[100.0] * 30, 5000.0, 5000.0, 5000.0, 5000.0]), 8)
+    assert answer.lower_seconds <= answer.expected_seconds <= answer.upper_seconds
