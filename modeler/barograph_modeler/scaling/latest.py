@@ -9,7 +9,7 @@ import numpy as np
 from barograph_modeler.maxima.sample import Floats
 
 DECAY: Final = 4.0
-"""Runs over which the weight of a run falls by e: chosen on four job logs (docs/engineer/backtest.md)."""
+"""Runs over which the weight of a run falls by e: chosen on three job logs (ADR 82)."""
 
 
 def latest_point(log_seconds: Floats) -> float:
