@@ -11,7 +11,6 @@ import numpy as np
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.tails import MIN_TAIL
-from barograph_modeler.scaling.latest import latest_point
 from barograph_modeler.scaling.mixture import Mixture
 
 TAIL: Final = 0.025
@@ -25,6 +24,8 @@ MAX_REACH: Final = 1e6
 OWN_RUNS: Final = "runs at this scale"
 """The model of a scale that was run often enough, or that is the only one."""
 LEAST_SPREAD: Final = 1e-4
+DECAY: Final = 4.0
+"""Runs over which the weight of a run falls by e where the latest are sought: chosen on job logs (ADR 82)."""
 AS_THEY_WERE: Final = "The machine and the program are as they were."
 
 
@@ -49,7 +50,7 @@ def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
 @dataclass(frozen=True)
 class Prediction:
     """A distribution of the runtime at one scale: the limits hold 95 % of it. expected_seconds is its median, and of a
-    scale with MINIMUM_RUNS runs that of them which is nearest to the latest ones (`latest.py`).
+    scale with MINIMUM_RUNS runs that of them which is nearest to the latest ones (`latest_point`).
 
     model: weights of the kinds of shapes, largest first, with sum 1. runs, scales, largest_ranks: of the problem in the
     history; all 0 for a problem without runs. pooled_from: number of other problems of the application used.
@@ -121,6 +122,22 @@ class Refusal:
     """No prediction. reason: one sentence."""
 
     reason: str
+
+
+def latest_point(log_seconds: Floats) -> float:
+    """Log seconds: of the runs, (runs,), the oldest first, one or more, that with the largest expected accuracy.
+
+    The accuracy of a and b is exp(-|a - b|), the ratio of the shorter to the longer runtime. Its mean has weights that
+    fall with the age. Where runs differ little this is a weighted median, which a few odd runs do not move.
+
+    >>> latest_point(np.array([1.0, 1.0, 1.0, 5.0]))
+    1.0
+    >>> latest_point(np.array([1.0, 1.0, 5.0, 5.0, 5.0]))
+    5.0
+    """
+    weights = np.exp((np.arange(log_seconds.size) - log_seconds.size) / DECAY)
+    accuracy = np.exp(-np.abs(log_seconds[:, None] - log_seconds)) @ weights
+    return float(log_seconds[np.argmax(accuracy)])
 
 
 def from_runs(seconds: Floats, ranks: float) -> Prediction:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling.answer import from_runs
-from barograph_modeler.scaling.latest import latest_point
+from barograph_modeler.scaling.answer import from_runs, latest_point
 
 
 def test_the_answer_follows_runs_that_take_longer_from_some_day_on() -> None:
