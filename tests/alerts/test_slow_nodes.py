@@ -230,6 +230,19 @@ def test_a_node_that_is_slower_is_named_in_a_first_run(shown):
     assert rows[-1][1]["state"] == "slow"
 
 
+def test_a_node_that_computes_more_in_a_run_that_is_slower_than_its_history_is_not_blamed():
+    """As one that does so in each run, and others take the cores of all meanwhile."""
+    machine = Machine()
+    for _ in range(2):
+        assert machine.run(usual, computing)[-1][1]["state"] == "healthy"
+    rows = machine.run(grown, computing)
+    assert [one for _, one in rows if one["cause"] == "straggler"] == []
+    final = rows[-1][1]
+    assert (final["state"], final["cause"], json.loads(final["members"])) == ("slow", "more-work", ["n4"])
+    assert ": n4 computed 27" in final["sentence"]
+    assert " ms longer per sync point, at the same speed as before (score " in final["sentence"]
+
+
 def test_a_slow_node_is_named_after_growth_that_was_the_programs_own():
     def work(i: int, k: int) -> float:
         return grown(i, k) * (1.5 if k == 2 and i >= 18 else 1.0)

@@ -242,7 +242,7 @@ class JobMonitor:
             self._explained_work = self._worked_until
         if again or self._until - alarm.onset_at < 2 * KNOWN:
             self.cause = self._by_kernel(alarm, self._work_cause)
-        if self.cause.kind == "more-work":
+        if self.cause.kind == "more-work" and not self.evidence.is_compared_with_history(alarm):
             self._excuse()
             return
         was, self._disturbed = self._disturbed, alarm.ended_at is None
@@ -266,10 +266,11 @@ class JobMonitor:
         lost = 1 - 1 / alarm.slowdown if alarm.slowdown > 1 else 1.0
         earlier = [(one.onset_at, one.ended_at or alarm.onset_at) for one in self.evidence.alarms[:-1]]
         found = self._kernel.explain(cause, alarm.onset_at, until, lost, earlier)
-        if found.kind not in _OF_PROGRAMS or self.evidence.is_compared_with_history(alarm):
+        is_compared = self.evidence.is_compared_with_history(alarm)
+        if found.computed and (found.kind == "straggler" or (found.kind in _OF_PROGRAMS and not is_compared)):
+            return replace(found, kind="more-work", silent=())
+        if found.kind not in _OF_PROGRAMS or is_compared:
             return found
-        if found.computed:
-            return replace(found, kind="more-work")
         waited = max(self._until, self._lived_until) - alarm.detected_at
         return Cause("unknown") if found.computed is None and waited < AWAITED else found
 

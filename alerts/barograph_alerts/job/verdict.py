@@ -109,10 +109,14 @@ def _undecided(evidence: Evidence, cause: Cause, unit: str) -> str:
 
 def _more_work(alarm: Alarm, cause: Cause, unit: str) -> str:
     """What a program does more by itself."""
+    slowdown = f"{alarm.slowdown:.2f}x {alarm.basis} since {_clock(alarm.onset_at)}"
+    return f"{slowdown}: {_computed(cause, unit)}: more work, as far as a first run tells"
+
+
+def _computed(cause: Cause, unit: str) -> str:
     who = "all ranks" if cause.members == ("all",) else _names(cause)
     longer = f"{1e3 * own:.3g} ms longer per {unit}" if (own := cause.numbers.get("own", 0.0)) > 0 else "longer"
-    slowdown = f"{alarm.slowdown:.2f}x {alarm.basis} since {_clock(alarm.onset_at)}"
-    return f"{slowdown}: {who} computed {longer}, at the same speed as before: more work, as far as a first run tells"
+    return f"{who} computed {longer}, at the same speed as before"
 
 
 def _runs(evidence: Evidence) -> str:
@@ -189,6 +193,8 @@ def cause_clause(cause: Cause, phase: str = "", unit: str = "sync point") -> str
     names = _names(cause)
     if cause.kind == "straggler":
         return _by_straggler(cause, names, unit)
+    if cause.kind == "more-work":
+        return f": {_computed(cause, unit)}"
     if cause.kind == "link":
         link = f"the link of {names}" if len(cause.members) == 1 else f"a link of {names}"
         return f": {link}: messages took {1e3 * numbers['p2p']:.3g} ms longer per {unit}, nobody's own work did"
