@@ -11,7 +11,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork
-from barograph_modeler.recognition.request import Asked, Request, family_of
+from barograph_modeler.recognition.request import Asked, Request, family_of, is_unknown
 from barograph_modeler.recognition.signature import Signature, TrafficLook, looks, may_move
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
@@ -153,7 +153,8 @@ class Recognizer(Stateful):
         """The very first job did not wait for its row, because there had been none."""
         place = self._places[job]
         family = self._families.get(place.family)
-        if place.how == "none" and request is not None and family is not None and family.is_only(job, place.group):
+        is_first = place.how == "none" and not is_unknown(place.group)
+        if is_first and request is not None and family is not None and family.is_only(job, place.group):
             family.add(job, place.group, request)
             decision = Decision(place.group, "first", "first run of this work")
             self._places[job] = place._replace(how=decision.how, reason=decision.reason, request=request)
@@ -241,15 +242,19 @@ class Recognizer(Stateful):
         key, family = self._family(waiting.row)
         before = family.size
         decision = family.decide(waiting.request)
+        request = waiting.request
         if (recorded := self._recorded.pop(job, None)) is not None:
             decision = decision._replace(group=recorded)
-        elif waiting.reason and waiting.request is None:
+            if is_unknown(recorded):
+                # What it asked for came too late then, and belongs to the group of those that asked for it in time.
+                request = None
+        elif waiting.reason and request is None:
             decision = decision._replace(reason=f"{decision.reason}: {waiting.reason[:MAX_REASON]}")
-        family.add(job, decision.group, waiting.request, known=recorded is not None)
+        family.add(job, decision.group, request, known=recorded is not None)
         self._size += family.size - before
         if self._size > REQUESTS:
             self._forget()
-        place = _Place(key, *decision[:3], waiting.request, waiting.asked, decision.differ, recorded is not None)
+        place = _Place(key, *decision[:3], request, waiting.asked, decision.differ, recorded is not None)
         lru.store(self._places, job, place, JOBS)
         if recorded is None:
             self._write(job, family.name, decision, now)

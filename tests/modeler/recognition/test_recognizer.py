@@ -193,6 +193,29 @@ def test_a_job_waits_for_its_row_where_there_are_such_rows_and_not_for_ever():
     assert site.assignments[name]["how"] == "none"
 
 
+@pytest.mark.parametrize("is_read_again", [False, True], ids=["at once", "after a restart"])
+def test_a_job_whose_row_came_too_late_takes_no_request_from_its_group(is_read_again):
+    site = Site()
+    assert site.run(asked(["2400"])) == (FAMILY, "first")
+    group, _ = site.run(asked(["1500"]), factor=3.0)
+    late = site.begin(None)
+    name = late["jobs"]["job"]
+    site.tell(seconds=WAIT_SECONDS + 1)
+    assert site.assignments[name[0]]["workload"] == f"{FAMILY}+unknown"
+    row = {key: [value] for key, value in asked(["1500"]).items()}
+    site.tell(("works", {"job": name} | row))
+    if is_read_again:
+        written = {key: [one[key] for one in site.written] for key in site.written[0]}
+        site = Site()
+        site.simulation.now, site.simulation._made = 2e6, 9
+        site.modeler.recognizer.read("assignments", written, 0.0)
+        for job, words in zip(written["job"], ("2400", "1500", "1500"), strict=True):
+            one = {key: [value] for key, value in asked([words]).items()}
+            site.tell(("jobs", late["jobs"] | {"job": [job]}), ("works", {"job": [job]} | one))
+        assert site.written == []
+    assert site.run(asked(["1500"]), factor=3.0) == (group, "same")
+
+
 def test_reading_the_log_again_gives_the_same_groups_and_writes_nothing():
     site = Site()
     told: list = []
