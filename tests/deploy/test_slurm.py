@@ -152,6 +152,7 @@ def test_a_requeued_job_gets_the_next_restart_number(slurm: Cluster, service: Se
     job = slurm.batch(script, "--requeue", "--open-mode=append", wait=False)
     wait_until((slurm.work / "progress").exists, "the first attempt is at work")
     assert slurm.run("scontrol", "requeue", job).returncode == 0
+    slurm.wait(lambda: not slurm.sidecars(), "the sidecar of the first attempt has ended")
 
     def has_ended() -> bool:
         # Left alone the second attempt would begin after two minutes.
