@@ -260,6 +260,10 @@ class Family:
             return Decision(self._named(UNKNOWN), "none", reason)
         return Decision(self.name, "none", reason)
 
+    def is_unknown(self, group: str) -> bool:
+        """Whether a group is the one of runs of which nothing was known."""
+        return group == self._named(UNKNOWN)
+
     def _named(self, label: str) -> str:
         if not self.is_first:
             label = label_of((self.owner, label))

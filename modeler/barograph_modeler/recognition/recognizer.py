@@ -11,7 +11,7 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork
-from barograph_modeler.recognition.request import Asked, Request, family_of, is_unknown
+from barograph_modeler.recognition.request import Asked, Request, family_of
 from barograph_modeler.recognition.signature import Signature, TrafficLook, looks, may_move
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
@@ -153,8 +153,9 @@ class Recognizer(Stateful):
         """The very first job did not wait for its row, because there had been none."""
         place = self._places[job]
         family = self._families.get(place.family)
-        is_first = place.how == "none" and not is_unknown(place.group)
-        if is_first and request is not None and family is not None and family.is_only(job, place.group):
+        if place.how != "none" or request is None or family is None or family.is_unknown(place.group):
+            return
+        if family.is_only(job, place.group):
             family.add(job, place.group, request)
             decision = Decision(place.group, "first", "first run of this work")
             self._places[job] = place._replace(how=decision.how, reason=decision.reason, request=request)
@@ -245,7 +246,7 @@ class Recognizer(Stateful):
         request = waiting.request
         if (recorded := self._recorded.pop(job, None)) is not None:
             decision = decision._replace(group=recorded)
-            if is_unknown(recorded):
+            if family.is_unknown(recorded):
                 # What it asked for came too late then, and belongs to the group of those that asked for it in time.
                 request = None
         elif waiting.reason and request is None:

@@ -132,15 +132,6 @@ def family_of(group: str) -> str:
     return _GROUP.sub("", group)
 
 
-def is_unknown(group: str) -> bool:
-    """Whether a group is the one of runs of which nothing was known.
-
-    >>> is_unknown("lab/heat@2x1+unknown")
-    True
-    """
-    return group.endswith(f"+{UNKNOWN}")
-
-
 class _Numbers(msgspec.Struct):
     word: int
     file: int

@@ -194,24 +194,29 @@ def test_a_job_waits_for_its_row_where_there_are_such_rows_and_not_for_ever():
 
 
 @pytest.mark.parametrize("is_read_again", [False, True], ids=["at once", "after a restart"])
-def test_a_job_whose_row_came_too_late_takes_no_request_from_its_group(is_read_again):
+@pytest.mark.parametrize("user", ["u", "another"])
+def test_a_job_whose_row_came_too_late_takes_no_request_from_its_group(is_read_again, user):
     site = Site()
     assert site.run(asked(["2400"])) == (FAMILY, "first")
+    site.user = user
     group, _ = site.run(asked(["1500"]), factor=3.0)
     late = site.begin(None)
     name = late["jobs"]["job"]
     site.tell(seconds=WAIT_SECONDS + 1)
-    assert site.assignments[name[0]]["workload"] == f"{FAMILY}+unknown"
+    unknown = site.assignments[name[0]]
+    assert (unknown["how"], unknown["workload"] in (FAMILY, group)) == ("none", False)
+    assert unknown["workload"] == f"{FAMILY}+unknown" or user == "another"
     row = {key: [value] for key, value in asked(["1500"]).items()}
     site.tell(("works", {"job": name} | row))
     if is_read_again:
         written = {key: [one[key] for one in site.written] for key in site.written[0]}
         site = Site()
-        site.simulation.now, site.simulation._made = 2e6, 9
+        site.simulation.now, site.simulation._made, site.user = 2e6, 9, user
         site.modeler.recognizer.read("assignments", written, 0.0)
         for job, words in zip(written["job"], ("2400", "1500", "1500"), strict=True):
             one = {key: [value] for key, value in asked([words]).items()}
-            site.tell(("jobs", late["jobs"] | {"job": [job]}), ("works", {"job": [job]} | one))
+            owner = {"user": ["u" if words == "2400" else user]}
+            site.tell(("jobs", late["jobs"] | owner | {"job": [job]}), ("works", {"job": [job]} | one))
         assert site.written == []
     assert site.run(asked(["1500"]), factor=3.0) == (group, "same")
 
