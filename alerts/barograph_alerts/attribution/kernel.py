@@ -109,9 +109,8 @@ class Sum:
     __slots__ = ("beside", *FIGURES, "unknown")
 
     def __init__(self) -> None:
-        self.run = self.delay = self.stopped = self.blocked = self.faults = self.memory = self.swapped = self.steal = (
-            0.0
-        )
+        self.run = self.delay = self.stopped = self.blocked = 0.0
+        self.faults = self.memory = self.swapped = self.steal = 0.0
         self.compute = self.reading = self.measured = 0.0
         self.unknown = False
         """Whether the kernel does not count delays."""

@@ -87,8 +87,8 @@ class Evidence:
         """Ends of the newest windows, their actual seconds, and those of earlier runs at the same progress."""
         self._alpha = alpha
         self._margin = margin
-        self._is_on_several = nodes.number > 1
-        self._nodes = self._node_tests(nodes)
+        self._job_nodes = nodes
+        self._nodes = self._node_tests()
         """Of the own work of nodes, and of their messages."""
         self._change = self._self_change()
         self._workers: WorkerTest | None = None
@@ -114,14 +114,14 @@ class Evidence:
         """A test that begins with the next window."""
         self._baseline = Baseline(self._means)
         history = self._level.p_value if self._level is not None else None
-        share = 1 / 8 if self._is_on_several else 7 / 32
+        share = 1 / 8 if self._job_nodes.number > 1 else 7 / 32
         return SelfChange(self._baseline, share * self._alpha, self._margin, history)
 
-    def _node_tests(self, nodes: JobNodes) -> tuple[NodeTest, ...]:
+    def _node_tests(self) -> tuple[NodeTest, ...]:
         """The same with the next span; none on one node."""
+        alpha, margin, nodes = self._alpha, self._margin, self._job_nodes
         if nodes.number < 2:
             return ()
-        alpha, margin = self._alpha, self._margin
         return NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 32, margin, JobNodes(nodes.number))
 
     @property
@@ -349,11 +349,11 @@ class Evidence:
         has_progress = self._delay is not None and self._delay.has_progress
         return has_progress or alarm.basis not in ("its own first windows", NODES)
 
-    def excuse(self, nodes: JobNodes) -> None:
+    def excuse(self) -> None:
         """Take the latest alarm back: the program does more by itself since then, as usual from now on."""
         self.excused = self.alarms.pop()
         self._raised, self._near = None, 0
-        self._change, self._nodes = self._self_change(), self._node_tests(nodes)
+        self._change, self._nodes = self._self_change(), self._node_tests()
         self.highest = self.score
 
     def _take_back(self) -> None:

@@ -75,7 +75,7 @@ class JobMonitor:
         self._windower = Windower(pace.window_seconds if pace is not None else WINDOW_SECONDS)
         self._stall = Stall(alpha / 8, longest_seconds)
         self._silences: deque[SilentSpan] = deque()
-        self._nodes = nodes
+        self._nodes = nodes.number
         self._attribution = Attribution(nodes.number)
         self._windows: deque[Window] | None = deque(maxlen=WINDOWS) if nodes.number > 1 else None
         self._until = -math.inf
@@ -252,7 +252,7 @@ class JobMonitor:
     def _excuse(self) -> None:
         """What the job does since its latest alarm is its usual work from now on."""
         self._attribution.begin_anew(self.evidence.alarms[-1].onset_at)
-        self.evidence.excuse(self._nodes)
+        self.evidence.excuse()
         self._disturbed = False
         if self.evidence.alarms:
             self.cause, self._explained = self._former_cause, len(self.evidence.alarms)
@@ -323,7 +323,7 @@ class JobMonitor:
         if alarm.basis == WORKERS and (slow := self.evidence.slow_worker) is not None:
             numbers = {"own_more": slow.delay, "worker": float(slow.rank)}
             numbers |= {"update": slow.update} if slow.update == slow.update else {}
-            return Cause("straggler", (slow.host if self._nodes.number > 1 else f"rank {slow.rank}",), numbers)
+            return Cause("straggler", (slow.host if self._nodes > 1 else f"rank {slow.rank}",), numbers)
         cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
         beyond = self.evidence.beyond_places(alarm.slowdown) if alarm.basis == "its history" else None
         if beyond is not None and beyond.names:
