@@ -57,14 +57,17 @@ class Demo:
         self._console.print(
             f"LAMMPS makes {speed:,.0f} steps a second on {self._lammps.ranks} ranks; runs have {self._steps:,} steps."
         )
-        learning = self._learn()
+        learning, learned = self._learn()
         disturbed, hog_at = self._run_alone("disturbed", disturb_after=learning[0].counted // 2)
         healthy, _ = self._run_alone("healthy again")
         band = read_band(self._reader, disturbed.workload, learning)
-        return DemoOutcome(learning, disturbed, healthy, band, hog_at)
+        return DemoOutcome(learning, learned, disturbed, healthy, band, hog_at)
 
-    def _learn(self) -> list[DemoRun]:
-        """Run healthy jobs until the pace is precise enough; a noisy machine needs more of them."""
+    def _learn(self) -> tuple[list[DemoRun], int]:
+        """Run healthy jobs until the pace is precise enough; a noisy machine needs more of them.
+
+        Returns them, and the number of runs of the pace: not all where the machine changes its speed.
+        """
         runs: list[DemoRun] = []
         pace = None
         while len(runs) < MAX_LEARNING_RUNS:
@@ -75,16 +78,21 @@ class Demo:
                 break
         if pace is None or pace.runs < FEWEST_RUNS:
             raise DemoError(f"only {pace.runs if pace else 0} of {len(runs)} healthy runs were learned from")
-        return runs
+        return runs, pace.runs
 
     def _run_alone(self, title: str, disturb_after: int | None = None) -> tuple[DemoRun, float]:
-        """Repeat a run while others take its cores and its verdict is about them, MAX_ATTEMPTS times at most."""
+        """Repeat a run whose verdict is not about the hog, MAX_ATTEMPTS times at most.
+
+        It is about others that take its cores, or was there before the hog.
+        """
         for left in reversed(range(MAX_ATTEMPTS)):
             run, hog_at = self._run(title, disturb_after)
             expected = run.alarmed_after(hog_at) if disturb_after is not None else not run.alarmed
-            if expected or run.left_alone or not left:
+            early = disturb_after is not None and run.alarmed
+            if expected or (run.left_alone and not early) or not left:
                 break
-            self._console.print("  Others took these cores, so this run is repeated.", style="yellow")
+            reason = "It was slow before the hog began" if run.left_alone else "Others took these cores"
+            self._console.print(f"  {reason}, so this run is repeated.", style="yellow")
         return run, hog_at
 
     def _run(self, title: str, disturb_after: int | None = None) -> tuple[DemoRun, float]:

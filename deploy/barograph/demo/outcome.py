@@ -9,9 +9,13 @@ from barograph.demo.runs import ClassBand, DemoRun
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """The runs of a demo. learning: healthy runs before the disturbed one. hog_at: its start in Unix seconds."""
+    """The runs of a demo. learning: undisturbed runs before the disturbed one. hog_at: its start in Unix seconds.
+
+    runs_learned: number of runs that the disturbed one is compared with.
+    """
 
     learning: list[DemoRun]
+    runs_learned: int
     disturbed: DemoRun
     healthy: DemoRun
     band: ClassBand | None
@@ -21,11 +25,6 @@ class DemoOutcome:
     def runs(self) -> list[DemoRun]:
         """All runs in order."""
         return [*self.learning, self.disturbed, self.healthy]
-
-    @property
-    def runs_learned(self) -> int:
-        """Number of runs before the disturbance that were learned from: not those outside of the limits."""
-        return sum(run.state in ("healthy", "unknown") for run in self.learning)
 
     @property
     def interference(self) -> str:
@@ -52,17 +51,20 @@ class DemoOutcome:
         stored = sum(run.stored for run in self.runs)
         equal = all(run.counted == run.stored > 0 for run in self.runs)
         disturbed = "the disturbed run raised an alarm"
-        before = self.disturbed.alarmed and not self.caught and not self.disturbed.left_alone
+        early = self.disturbed.alarmed and not self.caught
+        before = early and not self.disturbed.left_alone
         if self.caught:
             disturbed += f", {self.delay_seconds:.1f} s after the hog began"
         elif before:
             disturbed += f" before the hog began: others took {self.disturbed.taken:.0%} of its cores"
+        elif early:
+            disturbed = "the disturbed run raised no alarm before the hog began"
         healthy, others = "the healthy run after it raised none", not self.healthy.left_alone and self.healthy.alarmed
         if others:
             healthy = f"the run after it raised one: others took {self.healthy.taken:.0%} of its cores"
         return [
             (equal, f"every interval arrived once: {counted:,} counted by the shim, {stored:,} rows stored"),
-            (self.band is not None, f"bands were learned from {self.runs_learned} healthy runs"),
+            (self.band is not None, f"bands were learned from {self.runs_learned} runs"),
             (self.caught or before, disturbed),
             # One healthy run of 20 is outside of limits that hold 95 %.
             (others or self.healthy.state in ("healthy", "inconclusive"), healthy),
