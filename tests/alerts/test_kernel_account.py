@@ -134,6 +134,25 @@ def test_what_was_so_before_the_onset_is_not_the_cause():
     assert cause.silent == ("n1",)  # nothing has grown
 
 
+def stopped_from(began: float, share: float) -> list[dict[str, Any]]:
+    rows = []
+    for at in np.arange(1000.0, ONSET + 20, 4.0):
+        rows += [row(at), row(at, 1, stopped_seconds=share if at >= began else 0.0)]
+    return rows
+
+
+def test_stops_that_cost_nothing_at_first_are_the_cause_of_what_they_cost_later():
+    cause = explain(account(*stopped_from(ONSET - 30, 0.4)))
+    assert (cause.kind, cause.members) == ("stopped", ("rank 1",))
+    assert explain(account(*stopped_from(1000.0, 0.4))).kind == "network"  # a program that limits its ranks so
+
+
+def test_a_third_of_the_loss_is_explained_by_stops_but_not_by_a_core():
+    assert explain(account(*stopped_from(ONSET, 0.3)), lost=0.9).kind == "stopped"
+    assert explain(account(*stopped_from(ONSET, 0.2)), lost=0.9).kind == "network"
+    assert explain(account(*disturbed(delay_seconds=0.3)), lost=0.9).kind == "network"
+
+
 def test_an_earlier_disturbance_is_not_what_was_usual():
     rows = [row(1000.0, seconds=10.0)]
     for start in np.arange(1010.0, ONSET + 20, 10.0):

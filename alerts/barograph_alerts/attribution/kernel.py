@@ -20,6 +20,10 @@ MIN_SHARE: Final = 0.05
 """Least share of its time that a rank has lost to what is named as the cause."""
 EXPLAINS: Final = 0.5
 """Least share of the lost time that the ranks have lost to it, together."""
+EXPLAINS_STOPPED: Final = 0.3
+"""The same of stops by signals, which nothing about a program brings about."""
+BEGINNING: Final = 15.0
+"""Seconds from the first row on in which it is seen whether a job's ranks are stopped as a rule."""
 ALIKE: Final = 0.5
 """Ranks are named that have this share of what the worst has lost, or more."""
 MIN_OVERLAP: Final = 0.5
@@ -187,13 +191,17 @@ class KernelAccount:
         self.usual_compute = usual_compute
         self.count = 0
         """Rows so far."""
-        self._before = Account()
+        self._before, self._first = Account(), Account()
+        self._first_until = -math.inf
         self._recent: deque[Pressure] = deque()
 
     def add(self, row: Pressure, onset_at: float = math.inf) -> None:
         """Add the next row. onset_at: of an open alarm; later rows are not counted as normal."""
+        self._first_until = row.began_at + BEGINNING if self.count == 0 else self._first_until
         self.count += 1
         self._recent.append(row)
+        if row.ended_at <= self._first_until:
+            self._first.add((row,))
         if len(self._recent) > RECENT:
             oldest = self._recent.popleft()
             if oldest.ended_at <= onset_at:
@@ -214,12 +222,13 @@ class KernelAccount:
         one kind of thing since the onset, that kind explains the loss if the largest g_r is MIN_SHARE or more, and
         their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The kind with the largest g_r
         is the cause. Where the others wait for nodes, only these count, and each of them must have lost MIN_SHARE: a
-        kind that one of them does not show is not what they have in common. Where nobody on several nodes worked
-        longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks lose that time while they wait
-        for others; nor where it is not known, and more than half of the nodes show it. That they waited for cores is
-        then a number of the cause, with who took them. A node that does fixed work in the time t, before in t0, loses
-        the share 1 - t0 / t of all time. Stragglers whose own work grew by computing, as `_computed` has it, are not
-        named beside others.
+        kind that one of them does not show is not what they have in common. Of stops by signals, which may cost a job
+        nothing until later, g_r is what has grown since the job's first rows, and EXPLAINS_STOPPED suffices. Where
+        nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks
+        lose that time while they wait for others; nor where it is not known, and more than half of the nodes show it.
+        That they waited for cores is then a number of the cause, with who took them. A node that does fixed work in the
+        time t, before in t0, loses the share 1 - t0 / t of all time. Stragglers whose own work grew by computing, as
+        `_computed` has it, are not named beside others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -229,6 +238,8 @@ class KernelAccount:
         is_node = any(host in cause.members for host in [*before.seconds, *during.seconds])
         hosts = [host for host in during.seconds if host in cause.members or not is_node]
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
+        first = {one[:2]: one.before for one in dict(_growths(self._first, during, hosts))["stopped"]}
+        kinds["stopped"] = [one._replace(before=min(one.before, first[one[:2]])) for one in kinds["stopped"]]
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
@@ -254,7 +265,8 @@ class KernelAccount:
         for kind in sorted(worst, key=lambda kind: (kind in MIN_SHARES, -worst[kind].share)):
             total = _total(kinds[kind])
             # Work that is slower by itself is lost on each node alike, and not in turn.
-            if (worst[kind].share if kind in MIN_SHARES else total) >= EXPLAINS * lost:
+            least = EXPLAINS_STOPPED if kind == "stopped" else EXPLAINS
+            if (worst[kind].share if kind in MIN_SHARES else total) >= least * lost:
                 found = _cause(kind, kinds[kind], during, len(during.seconds))
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
         numbers, beside = cause.numbers, None
