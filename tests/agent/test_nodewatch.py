@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -334,6 +335,84 @@ def test_the_successor_of_a_dead_sidecar_continues_its_programs(node: Node, coll
     assert [(row["job"], row["exit_status"], row["intervals"]) for row in rows(collector, "runs")] == [
         ("lab/7.0.0", 0, 25)
     ]
+
+
+def test_the_successor_of_a_sidecar_whose_process_still_ends_continues_its_programs(
+    node: Node, collector: Collector
+) -> None:
+    shim = node.ring(node.step(), count=10)
+    first = node.watch(NOWHERE)
+    first.step()
+    first.stop()
+    first.run()  # in this process, which lives
+    shim.put(11_000_000)
+    finish(node.watch(), node)
+    assert [(row["job"], row["intervals"]) for row in rows(collector, "runs")] == [("lab/7.0.0", 11)]
+
+
+class Fast(Clock):
+    """A clock by which a second passes between two looks at it."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        self.seconds += 1.0
+        return self.seconds
+
+
+@pytest.mark.parametrize("delivers", [True, False], ids=["unnoticed", "while it delivers"])
+def test_a_job_that_starts_again_under_its_first_sidecar_is_a_second_attempt(
+    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch, delivers: bool
+) -> None:
+    node.ring(node.step("0.0"))
+    options = RunOptions(node.endpoint if delivers else NOWHERE, DEADLINE_SECONDS, 2**20)
+    settings = StepOptions(node.spool, "ada", node.name, options)
+    watch = NodeWatch(node.rings, node.active, settings, system=SYSTEM._replace(clock=Fast()))
+    watch.step()
+    node.end()
+    find, looks = NodeWatch.find, []
+
+    def requeue(watch: NodeWatch) -> None:
+        looks.append(watch)
+        if len(looks) == (1 if delivers else 3):  # in the second case the end of the job was seen
+            node.active.touch()
+            node.ring(node.step("1.0"), count=20)
+        elif len(looks) == 200:
+            node.end()
+            node.active.unlink()
+        find(watch)
+
+    node.active.unlink()
+    monkeypatch.setattr(NodeWatch, "find", requeue)
+    watch.run()
+    assert len(looks) > 200  # it has watched to the end
+    monkeypatch.undo()
+    node.watch(collector.endpoint).run()
+    assert {(row["job"], row["intervals"]) for row in rows(collector, "runs")} == {("lab/7.0.0", 10), ("lab/7.1.0", 20)}
+
+
+def test_a_step_that_the_sidecar_of_the_second_attempt_finds_is_of_the_attempt_in_its_name(
+    node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_RESTART_COUNT", "1")
+    for name in ("0.0", "1.0"):
+        node.ring(node.step(name))
+    finish(node.watch(), node)
+    assert sorted(row["job"] for row in rows(collector, "runs")) == ["lab/7.0.0", "lab/7.1.0"]
+
+
+def test_a_job_that_starts_again_while_its_rings_are_deleted_has_a_directory(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = shutil.rmtree
+
+    def requeue(path: Path, **options: bool) -> None:
+        node.active.touch()  # the hook finds the directory in place
+        delete(path, **options)
+
+    monkeypatch.setattr("barograph_agent.sidecar.nodewatch.shutil.rmtree", requeue)
+    finish(node.watch(), node)
+    assert node.rings.is_dir()
 
 
 def test_spools_of_earlier_jobs_are_delivered_even_by_a_short_job(

@@ -99,7 +99,7 @@ def from_environment(
     app: str | None = None,
     params: Mapping[str, str] | None = None,
     step: str = "",
-    restart: int = 0,
+    restart: int | None = None,
 ) -> Job:
     """The job that this environment describes: the batch system's, or outside of one a job of its own.
 
@@ -115,7 +115,7 @@ def from_environment(
     return Job(
         cluster=clean(environment.get("BAROGRAPH_CLUSTER") or found.cluster, "local", 24),
         id=clean(found.id, unique),
-        restart=max(restart, found.restart),
+        restart=found.restart if restart is None else restart,
         step=step or own_step,
         user=clean(user, "unknown", 32),
         host=clean(host, "unknown", 64),

@@ -53,15 +53,18 @@ def poll_seconds(usual: float, number: int) -> float:
     return usual * (1 + POLL_SPREAD * ((number + 1) * _GOLDEN % 1 - number * _GOLDEN % 1))
 
 
-def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
-    """Plans of runs under `root` whose launcher has ended, by spool directory."""
+def plans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
+    """Plans of runs under `root`, by spool directory."""
     found = {}
     for directory in (root / name for name in system.disk.names(root)):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            plan = load_plan(directory, system.disk)
-            if not plan.launcher_lives(system.processes):
-                found[directory] = plan
+            found[directory] = load_plan(directory, system.disk)
     return found
+
+
+def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
+    """Plans of runs under `root` whose launcher has ended, by spool directory."""
+    return {at: plan for at, plan in plans(root, system).items() if not plan.launcher_lives(system.processes)}
 
 
 class Orphans:
@@ -169,12 +172,12 @@ class Sidecar(Generic[AnyWatch]):
         deadline = float("inf")
         while not self._stopping:
             self.step()
-            if self.is_over:
+            if not self.is_over:
+                deadline = float("inf")  # a batch job may start again
+            else:
                 deadline = min(deadline, monotonic() + self._drain_seconds)
-                if not self.programs:
+                if not self.programs or self._is_in_vain or monotonic() > deadline:
                     break
-            if monotonic() > deadline or (self.is_over and self._is_in_vain):
-                break
             self._wait(self._seconds_to_wait())
         self.leave()
         # The launcher now has its report and exits.

@@ -25,7 +25,7 @@ from barograph_agent.deliver.shards import shard_of_spool
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places
-from barograph_agent.sidecar.main import Sidecar, orphans
+from barograph_agent.sidecar.main import Sidecar, plans
 from barograph_agent.sidecar.output import JobOutput, NoOutput, is_verdict_wanted
 from barograph_agent.sidecar.plan import PLAN, RunOptions, load_plan, myself, save
 from barograph_agent.sidecar.program import Program
@@ -66,12 +66,15 @@ class NodeWatch(Sidecar[Program]):
         return self._has_ended
 
     def run(self) -> None:
-        """Continue the programs of an earlier sidecar of this job that has died; then run as any sidecar."""
+        """Continue the programs of an earlier sidecar of this job; then run as any sidecar.
+
+        A job has one sidecar at a time, so that one is over, though its process may still be ending.
+        """
         disk = self._system.disk
         launcher, born = myself(self._system.processes)
         collectors = self._settings.run.endpoint
         own = {"launcher": launcher, "launcher_born": born, "collectors": collectors}
-        for directory, plan in orphans(self._settings.spool, self._system).items():
+        for directory, plan in plans(self._settings.spool, self._system).items():
             if Path(plan.step_directory).parent == self._rings:
                 with contextlib.suppress(OSError, SpoolError):
                     own["endpoint"] = shard_of_spool(plan.endpoint, places.endpoints(collectors))
@@ -118,6 +121,8 @@ class NodeWatch(Sidecar[Program]):
         # The same job may have started again on this node.
         if not (running or self._active.exists()):
             shutil.rmtree(self._rings, ignore_errors=True)
+            if self._active.exists():  # since then
+                places.private_directory(self._rings)
             # Links named like other nodes' directories, created by the hook if a launcher passed those names on.
             for path in self._rings.parent.iterdir():
                 if path.is_symlink() and path.readlink() == Path(self._rings.name):

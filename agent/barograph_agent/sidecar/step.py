@@ -52,7 +52,7 @@ class Step:
         self._settings = settings
         self._system = system
         self._environment = dict(environment)
-        self._restart = int(restart) if restart.isdecimal() else 0
+        self._restart = int(restart) if restart.isdecimal() else None
         self._scanned_ns = -1
 
     def find(self, programs: dict[Path, Program]) -> None:
