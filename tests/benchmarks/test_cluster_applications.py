@@ -2,8 +2,9 @@
 
 `make bench-cluster-applications`. $BAROGRAPH_CLUSTER_NODES nodes (4) with a rank each. Each of
 $BAROGRAPH_CLUSTER_APPLICATIONS (all), names with semicolons between, runs $BAROGRAPH_CLUSTER_RUNS times (3) healthy,
-then once while the rank of n2 is stopped for STOPPED of each PERIOD seconds, from DISTURBED of the time of a healthy
-run on. Prints a table and fails if somebody else than n2 is ever named, or if a program does not run to its end.
+then once while the rank of n2 is stopped for STOPPED of each PERIOD seconds, and once while the link of n2 has RATE of
+what the program has sent, both from DISTURBED of the time of a healthy run on. Prints a table and fails if somebody
+else than n2 is ever named, or if a program does not run to its end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from helpers import applications, iterating
 from helpers import mpi as mpis
 from helpers.applications import Application
 from helpers.cluster import Cluster, Job, cluster
-from helpers.disturbance import STOPPED, Disturbance
+from helpers.disturbance import STOPPED, Disturbance, SlowLink, Stops
 
 pytestmark = pytest.mark.timeout(24 * 3600)
 
@@ -32,6 +33,8 @@ RUNS = int(os.environ.get("BAROGRAPH_CLUSTER_RUNS", "3"))
 WANTED = [one.strip() for one in os.environ.get("BAROGRAPH_CLUSTER_APPLICATIONS", "").split(";") if one.strip()]
 SLOW = "n2"
 DISTURBED = 0.3
+RATE = 0.5
+"""Of what a healthy run has sent per second."""
 LONGEST = float(os.environ.get("BAROGRAPH_CLUSTER_LONGEST", "300"))
 """Seconds that a run may take."""
 
@@ -74,8 +77,8 @@ class Program:
         self._application.prepare(self._folder)
         self._files = set(self._folder.iterdir())
 
-    def run(self, usual: float = 0.0) -> dict[str, Any]:
-        """One run, disturbed if it is known how many seconds a healthy one takes."""
+    def run(self, usual: float = 0.0, rate: float = 0.0) -> dict[str, Any]:
+        """One run, disturbed if it is known how many seconds a healthy one takes. rate: of n2's link, in bytes/s."""
         made = self._made
         for path in set(self._folder.iterdir()) - self._files:
             # Some refuse to write to files that are there; and in a folder with others it would be other work.
@@ -83,27 +86,36 @@ class Program:
         words = self._application.program(NODES)
         variables = [f"{name}={value}" for name, value in self._application.environment.items()]
         there = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self._folder, "/usr/bin/env", *variables]
-        began = time.time()
+        began, sent = time.time(), self._sent()
         job = made.begin(self._mpi, [*there, *words], per_node=1)
-        disturbance = Disturbance(made, SLOW, words[-1], DISTURBED * usual) if usual else None
+        disturbance: Disturbance | None = None
+        if usual:
+            after = DISTURBED * usual
+            disturbance = SlowLink(made, SLOW, rate, after) if rate else Stops(made, SLOW, words[-1], after)
         with disturbance or contextlib.nullcontext():
             status = self._end(job)
         seconds = time.time() - began
         assert status == 0, made.output(job)
-        assert disturbance is None or disturbance.stopped == 1, f"{disturbance.stopped} processes were stopped"
+        assert disturbance is None or disturbance.disturbed == 1, f"{disturbance.disturbed} processes were stopped"
         scores = made.verdict(job)
-        named = [row for row in scores if row["cause"] in BLAMING]
+        named = [row for row in scores if row["cause"] in {*BLAMING, "link"}]
         right = [row for row in named if json.loads(row["members"]) == [SLOW]]
         onset = disturbance.began_at if disturbance is not None else float("nan")
         members = {name for row in named for name in json.loads(row["members"])}
         return {
             "seconds": seconds,
+            "rate": (self._sent() - sent) / seconds,
             "state": scores[-1]["state"],
             "named": scores[-1] in right,
             "after": min((row["at"] - onset for row in right), default=float("nan")),
             "others": sorted(members - ({SLOW} if usual else set())),
             "sentence": scores[-1]["sentence"],
         }
+
+    def _sent(self) -> int:
+        """Bytes that n2 has sent so far."""
+        (link,) = json.loads(self._made.nodes[SLOW].run("ip", "-json", "-s", "link", "show", "eth0"))
+        return int(link["stats64"]["tx"]["bytes"])
 
     def _end(self, job: Job) -> int:
         """The exit status; ends a run that takes too long, and fails."""
@@ -121,31 +133,35 @@ def test_who_is_named_in_programs_of_others(nodes: Cluster, capsys: pytest.Captu
         try:
             program = Program(nodes, name)
         except pytest.skip.Exception as reason:
-            lines.append(f"| {name} | not run: {reason} | | | | |")
+            lines.append(f"| {name} | not run: {reason} | | | | | | |")
             continue
         try:
             healthy = [program.run() for _ in range(RUNS)]
-            usual = sorted(one["seconds"] for one in healthy)[len(healthy) // 2]
-            slow = program.run(usual)
+            usual, rate = (sorted(one[of] for one in healthy)[len(healthy) // 2] for of in ("seconds", "rate"))
+            slow = [program.run(usual), program.run(usual, RATE * rate)]
         except AssertionError as error:
             failed.append(name)
-            lines.append(f"| {name} | no result | | | | |")
+            lines.append(f"| {name} | no result | | | | | | |")
             with capsys.disabled():
                 print(f"\n{name}: {error}")
             continue
-        wrong = [one["others"] for one in [*healthy, slow] if one["others"]]
+        wrong = [one["others"] for one in [*healthy, *slow] if one["others"]]
         others += wrong
+        found = (
+            f"{one['seconds'] / usual:.2f} | {'yes' if one['named'] else 'no'}, {one['after']:.1f} s" for one in slow
+        )
         lines.append(
-            f"| {name} | {usual:.0f} s | {', '.join(one['state'] for one in healthy)} | {slow['seconds'] / usual:.2f} |"
-            f" {'yes' if slow['named'] else 'no'}, {slow['after']:.1f} s | {len(wrong)} of {RUNS + 1} |"
+            f"| {name} | {usual:.0f} s | {', '.join(one['state'] for one in healthy)} | {' | '.join(found)} |"
+            f" {len(wrong)} of {RUNS + 2} |"
         )
         with capsys.disabled():
-            for one in [*healthy, slow]:
+            for one in [*healthy, *slow]:
                 print(f"\n{name}: {one['seconds']:.1f} s: {one['sentence']}")
     with capsys.disabled():
-        print(f"\n{NODES} nodes with a rank each; {SLOW} stopped for {STOPPED:.0%} of the time")
-        print("| program | healthy | verdicts | disturbed x | named, after | runs with others named |")
-        print("|---|---|---|---|---|---|")
+        print(f"\n{NODES} nodes with a rank each; {SLOW} stopped for {STOPPED:.0%} of the time,")
+        print(f"or its link limited to {RATE:.0%} of what the program has sent per second")
+        print("| program | healthy | verdicts | stopped x | named, after | link x | named, after | with others named |")
+        print("|---|---|---|---|---|---|---|---|")
         print("\n".join(lines))
     assert not others, "somebody was named who was not disturbed"
     assert not failed, f"no result of {failed}"

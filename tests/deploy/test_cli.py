@@ -121,9 +121,10 @@ def test_a_command_runs_despite_an_invalid_collector_address_in_the_environment(
     [
         ([one.module for name, one in cli.COMMANDS.items() if name not in STUDIES] + list(DAEMONS), HEAVY),
         ([cli.COMMANDS[name].module for name in ("up", "status", "nodes", "page", "sql", "export", "keys")], ["scipy"]),
+        ([cli.COMMANDS[name].module for name in ("status", "nodes", "work", "page", "predict")], ["duckdb"]),
         ([cli.COMMANDS[name].module for name in ("run", "spool", "doctor", "ring")], ["scipy", "pyarrow", "duckdb"]),
     ],
-    ids=["all commands and daemons", "commands of the log", "commands of a node"],
+    ids=["all commands and daemons", "commands of the log", "commands that ask a collector", "commands of a node"],
 )
 def test_a_start_imports_nothing_that_takes_long_and_is_not_needed_yet(modules, forbidden):
     code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"

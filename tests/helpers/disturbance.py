@@ -1,4 +1,4 @@
-"""A disturbance of a program on one node of a cluster: its process is stopped for a share of the time."""
+"""What disturbs a program on one node of a cluster: its process stops for a share of the time, or its link is slow."""
 
 from __future__ import annotations
 
@@ -19,19 +19,15 @@ SHELLS = ("sh", "dash", "bash")
 
 
 class Disturbance:
-    """Stops and continues the processes of a program on a node, from `after` seconds on until it is left.
+    """Disturbs a node from `after` seconds on until it is left."""
 
-    word: one of its command line, which no other process on the node has but shells.
-    """
-
-    def __init__(self, made: Cluster, node: str, word: str, after: float) -> None:
-        self._made, self._node, self._word = made, node, word.encode()
-        self._after = after
+    def __init__(self, made: Cluster, node: str, after: float) -> None:
+        self._made, self._node, self._after = made, node, after
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._wait)
         self.began_at = float("nan")
-        self.stopped = 0
-        """Processes."""
+        self.disturbed = 0
+        """Processes or links."""
 
     def __enter__(self) -> Disturbance:
         self._thread.start()
@@ -41,12 +37,42 @@ class Disturbance:
         self._over.set()
         self._thread.join()
 
-    def _run(self) -> None:
-        if self._over.wait(self._after):
-            return
+    def _wait(self) -> None:
+        if not self._over.wait(self._after):
+            self.began_at = time.time()
+            self._disturb()
+
+    def _disturb(self) -> None:
+        """Until `_over`; sets `disturbed`."""
+        raise NotImplementedError
+
+
+class SlowLink(Disturbance):
+    """Limits the link of the node to a rate in bytes per second."""
+
+    def __init__(self, made: Cluster, node: str, rate: float, after: float) -> None:
+        super().__init__(made, node, after)
+        self._rate = rate
+
+    def _disturb(self) -> None:
+        self._made.shape(self._node, f"{8 * self._rate:.0f}bit")
+        self.disturbed = 1
+        self._over.wait()
+        self._made.shape(self._node, "")
+
+
+class Stops(Disturbance):
+    """Stops and continues the processes of a program. word: one of its command line, which no other process on the node
+    has but shells.
+    """
+
+    def __init__(self, made: Cluster, node: str, word: str, after: float) -> None:
+        super().__init__(made, node, after)
+        self._word = word.encode()
+
+    def _disturb(self) -> None:
         pids = [pid for pid in self._made.processes(self._node, b"") if self._is_it(pid)]
-        self.stopped = len(pids)
-        self.began_at = time.time()
+        self.disturbed = len(pids)
         while not self._over.is_set():
             self._send(pids, signal.SIGSTOP)
             self._over.wait(STOPPED * PERIOD)

@@ -46,6 +46,9 @@ from barograph_agent.protocol.tables import IDENTIFIER, TABLES, TEXT_LIMIT, Doma
 
 VERSION: Final = 1
 MAX_ROWS: Final = 65536
+MAX_SQL_ROWS: Final = 100_000
+MAX_SQL_SECONDS: Final = 60.0
+"""Limits on the answer to a query; one that asks for more gets these."""
 MAX_BYTES: Final = 16 * 2**20
 """Limit on a frame; ZeroMQ closes the connection of a larger one before reading it."""
 MAX_APPEND_BYTES: Final = 8 * 2**20
@@ -116,7 +119,7 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
 
 
 class Sql(msgspec.Struct, tag="sql", tag_field="type", frozen=True):
-    """Requests at most `limit` rows of one SELECT, within `seconds`."""
+    """Requests at most `limit` rows of one SELECT, within `seconds`: MAX_SQL_ROWS and MAX_SQL_SECONDS at most."""
 
     request: int
     query: str

@@ -25,8 +25,6 @@ from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, quoted
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
 
-ROWS_LIMIT: Final = 100_000
-SECONDS_LIMIT: Final = 60.0
 THREADS: Final = 2
 """Queries that run at once: a long one must not block the page."""
 _CHECK_SECONDS: Final = 0.05
@@ -54,8 +52,8 @@ class Querier:
 
     def answer(self, query: wire.Sql) -> wire.Result:
         """The rows of a query, as an Arrow stream, or the error in it."""
-        limit = min(max(query.limit, 1), ROWS_LIMIT)
-        seconds = min(max(query.seconds, 0.1), SECONDS_LIMIT)
+        limit = min(max(query.limit, 1), wire.MAX_SQL_ROWS)
+        seconds = min(max(query.seconds, 0.1), wire.MAX_SQL_SECONDS)
         try:
             self._settle()
             found, note = self._select(query.query, limit, seconds)
@@ -63,7 +61,7 @@ class Querier:
             return refused(query, str(error))
         except duckdb.InterruptException:
             why = "the collector is stopping" if self._stopping else f"not done within {seconds:g} s"
-            return refused(query, f"{why}: ask for less, or for longer (at most {SECONDS_LIMIT:g} s)")
+            return refused(query, f"{why}: ask for less, or for longer (at most {wire.MAX_SQL_SECONDS:g} s)")
         except duckdb.Error as error:
             self._store.note_error(error)
             return refused(query, str(error))

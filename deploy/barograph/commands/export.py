@@ -24,12 +24,12 @@ from barograph.options import identifier, since_argument
 from barograph.views.jobs import NAMES, names
 from barograph.views.log import arrow_of
 from barograph.views.refusal import NoResult, opened_all, similar
+from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.settings import agent, places
 from barograph_agent.system.disk import DISK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
-from barograph_collector.query.sql import ROWS_LIMIT
 
 _TIMES: Final = ("ended_at", "started_at", "fitted_at", "at")
 """Candidate time columns; the first one that a table has is its time."""
@@ -119,9 +119,11 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def _jobs_of(reader: LogReader, app: str) -> list[str]:
-    answer = reader.query(f"SELECT DISTINCT job FROM jobs WHERE app = '{app}'", ROWS_LIMIT, 60.0)
+    answer = reader.query(f"SELECT DISTINCT job FROM jobs WHERE app = '{app}'", wire.MAX_SQL_ROWS, 60.0)
     if answer.more:
-        raise NotExportable(f"app {app!r} has more than {ROWS_LIMIT} jobs, expected fewer: export all and filter there")
+        raise NotExportable(
+            f"app {app!r} has more than {wire.MAX_SQL_ROWS} jobs, expected fewer: export all and filter there"
+        )
     jobs: list[str] = arrow_of(answer)["job"].to_pylist()
     return jobs
 

@@ -17,8 +17,8 @@ import msgspec
 
 from barograph.views.collectors.joint_query import joined
 from barograph.views.log import Row, rows_of
+from barograph_agent.protocol import wire
 from barograph_collector.client.log_reader import LogReader, ReadRefused
-from barograph_collector.query.sql import ROWS_LIMIT
 
 _RUNS: Final = """
 SELECT job, any_value(ranks) AS ranks, any_value(params) AS params, any_value(runtime_seconds) AS value
@@ -49,9 +49,9 @@ def write(readers: Sequence[LogReader], path: Path, app: str, since: float | Non
 
 def _rows(readers: Sequence[LogReader], query: str) -> list[Row]:
     """The rows of all collectors, by job."""
-    answers = [reader.query(query, ROWS_LIMIT, 60.0) for reader in readers]
+    answers = [reader.query(query, wire.MAX_SQL_ROWS, 60.0) for reader in readers]
     if any(answer.more for answer in answers):
-        raise ReadRefused(f"more than {ROWS_LIMIT} measurements, expected fewer: use --since")
+        raise ReadRefused(f"more than {wire.MAX_SQL_ROWS} measurements, expected fewer: use --since")
     return joined(lambda row: row["job"])([rows_of(answer) for answer in answers])
 
 

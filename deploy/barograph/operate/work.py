@@ -20,9 +20,9 @@ from barograph.views.log import Row
 from barograph.views.queries import newest_first
 from barograph.views.refusal import NoResult, NothingKnown, OpenedLogs, opened_each, similar
 from barograph.views.words import local, seconds
+from barograph_agent.protocol import wire
 from barograph_agent.settings import agent, places
 from barograph_collector.daemon.service import Exit
-from barograph_collector.query.sql import ROWS_LIMIT
 from barograph_collector.storage.text import literal
 from barograph_modeler.recognition.edits import WorkEdit
 
@@ -62,7 +62,7 @@ def groups(logs: OpenedLogs, app: str, limit: int) -> list[Row]:
     """
     merge = grouped(("workload",), _fold, newest_first("at"), limit)
     found = JointQuery(text, merge).ask(logs.readers, limit)
-    names = {row["target"]: row["name"] for row in logs.learned(NAMED, ROWS_LIMIT)}
+    names = {row["target"]: row["name"] for row in logs.learned(NAMED, wire.MAX_SQL_ROWS)}
     return [row | {"name": names.get(row["workload"], "")} for row in found]
 
 

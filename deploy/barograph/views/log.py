@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, TextIO
 import pyarrow as pa
 
 from barograph_agent.deliver.keys import ClientKey
+from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Result
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.query.sql import ROWS_LIMIT, SECONDS_LIMIT
 
 MAX_AGE: Final = 2.0
 """Seconds for which a cached result is used, so that the load does not grow with the number of viewers."""
@@ -43,7 +43,7 @@ class QueryLimits(NamedTuple):
 
 INTERACTIVE: Final = QueryLimits(20_000, 10.0, 2.0)
 """For pages."""
-BATCH: Final = QueryLimits(ROWS_LIMIT, SECONDS_LIMIT, 20.0)
+BATCH: Final = QueryLimits(wire.MAX_SQL_ROWS, wire.MAX_SQL_SECONDS, 20.0)
 """For files."""
 
 
