@@ -91,7 +91,7 @@ class Program:
         disturbance: Disturbance | None = None
         if usual:
             after = DISTURBED * usual
-            disturbance = SlowLink(made, SLOW, rate, after) if rate else Stops(made, SLOW, words[-1], after)
+            disturbance = SlowLink(made, SLOW, rate, after) if rate else Stops(made, SLOW, words[1:] or words, after)
         with disturbance or contextlib.nullcontext():
             status = self._end(job)
         seconds = time.time() - began

@@ -85,7 +85,7 @@ def train(made: Cluster, script: Path, usual: float = 0.0) -> tuple[float, dict[
     words = f"exec env RANK=$PMI_RANK {variables} /usr/bin/python3 {script} {STEPS}"
     began = time.time()
     job = made.begin(mpis.find("mpich"), ["/bin/sh", "-c", words], per_node=1)
-    with Stops(made, SLOW, str(STEPS), usual / 3 if usual else 1e6) as disturbance:
+    with Stops(made, SLOW, [str(STEPS)], usual / 3 if usual else 1e6) as disturbance:
         assert made.end(job, 300.0) == 0, made.output(job)
     seconds = time.time() - began
     scores = made.verdict(job)

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from helpers.cluster import Cluster
@@ -62,13 +63,13 @@ class SlowLink(Disturbance):
 
 
 class Stops(Disturbance):
-    """Stops and continues the processes of a program. word: one of its command line, which no other process on the node
-    has but shells.
+    """Stops and continues the processes of a program. words: of its command line, all of which no other process on the
+    node has but shells.
     """
 
-    def __init__(self, made: Cluster, node: str, word: str, after: float) -> None:
+    def __init__(self, made: Cluster, node: str, words: Sequence[str], after: float) -> None:
         super().__init__(made, node, after)
-        self._word = word.encode()
+        self._words = {word.encode() for word in words}
 
     def _disturb(self) -> None:
         pids = [pid for pid in self._made.processes(self._node, b"") if self._is_it(pid)]
@@ -84,7 +85,7 @@ class Stops(Disturbance):
             # A program may be a script that starts another one with the same words.
             process = Path(f"/proc/{pid}")
             words = (process / "cmdline").read_bytes().split(b"\0")
-            return self._word in words and (process / "exe").readlink().name not in SHELLS
+            return self._words.issubset(words) and (process / "exe").readlink().name not in SHELLS
         return False
 
     def _send(self, pids: list[int], number: int) -> None:
