@@ -10,8 +10,8 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
 
 MIN_SCALES: Final = 5
-MIN_DISTANCE: Final = 1.0
-"""Least distance in logarithms."""
+MIN_DISTANCE: Final = 0.25
+"""Least distance in logarithms: where the others are exact, RATIO alone would leave out a scale for a per cent."""
 RATIO: Final = 8.0
 """Least ratio to the largest distance of the others, without that scale."""
 

@@ -97,16 +97,27 @@ def test_one_disturbed_scale_is_left_out_and_named():
     assert "The runs on 4 ranks are far from the curve of the others and were left out." in answer.warnings
 
 
+def test_a_scale_whose_repeats_contradict_each_other_is_left_out_with_their_variance():
+    ranks = np.array([1, 2, 3, 4, 4, 4, 8, 16, 32])
+    seconds = np.array([259.1, 260.5, 260.5, 261.0, 522.3, 4907.5, 261.0, 261.1, 261.1])
+    answer = fit({"a": Runs.of(ranks, seconds)}).predict("a", 128)
+    assert isinstance(answer, Prediction)
+    assert answer.expected_seconds == pytest.approx(261.5, rel=0.01)
+    assert answer.upper_seconds < 2 * answer.lower_seconds
+    assert "The runs on 4 ranks are far from the curve of the others and were left out." in answer.warnings
+
+
 @pytest.mark.parametrize(
     "seconds",
     [
+        [100, 101, 120, 103, 104],
         [100, 50, 25, 12, 6],
         [100, 100, 100, 20, 20],
         [100, 50, 25, 12, 600],
         [10, 900, 2, 3000, 1],
         [100, 50, 400, 12],
     ],
-    ids=["smooth", "a step", "the largest scale", "all of them", "few scales"],
+    ids=["a fifth", "smooth", "a step", "the largest scale", "all of them", "few scales"],
 )
 def test_no_scale_is_left_out_where_it_may_belong_to_the_curve(seconds):
     runs = Runs.of(2.0 ** np.arange(len(seconds)), seconds)

@@ -44,6 +44,13 @@ def test_runs_above_the_middle_scale_are_scored_and_the_law_of_the_data_makes_no
     ]
 
 
+def test_all_scales_but_the_largest_are_learned(tmp_path, capsys):
+    file = write(tmp_path / "runs.csv", [*amdahl("a", 1, 100), *amdahl("b", 1, 100, (4,))])
+    _, found, _ = run(capsys, file, "--models", "amdahl", "--train", "all-but-largest")
+    (row,) = found["workloads"]
+    assert (row["by"], row["scales"], row["learned"], row["scored"]) == ({"app": "a"}, 7, 6, 1)
+
+
 def test_errors_are_those_computed_by_hand(tmp_path, capsys):
     """Learned T = 8/p at 1 and 2 ranks; observed 4 s at 4 ranks and 2 s at 8: the prediction is half of both."""
     file = write(tmp_path / "runs.csv", [("a", 1, 8), ("a", 2, 4), ("a", 4, 4), ("a", 8, 2)])
@@ -103,7 +110,7 @@ def test_unknown_models_and_rules_are_named(tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         run(capsys, file, "--train", "half")
     assert error.value.code == 2
-    assert "'half', expected lower-half or <=N" in capsys.readouterr().err
+    assert "'half', expected lower-half, all-but-largest or <=N" in capsys.readouterr().err
 
 
 def test_plots_are_one_for_each_workload_and_a_summary(tmp_path, capsys):

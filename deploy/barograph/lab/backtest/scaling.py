@@ -23,6 +23,7 @@ from barograph_modeler.studies.scaling.models import models
 from barograph_modeler.studies.scaling.workloads import (
     ScalingWorkload,
     WorkloadSplit,
+    all_but_largest,
     lower_half,
     read_workloads,
     split,
@@ -30,6 +31,7 @@ from barograph_modeler.studies.scaling.workloads import (
 from barograph_modeler.studies.series import BadTable, Columns
 
 LOWER_HALF: Final = "lower-half"
+RULES: Final = {LOWER_HALF: lower_half, "all-but-largest": all_but_largest}
 FEWEST_SCALES: Final = 6
 OF_A_FILE: Final = ("file", "time", "ranks", "by", "nodes", "test", "parts")
 
@@ -56,10 +58,10 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     history.add_options(parser)
     add(
         "--train",
-        type=checked(str, _is_rule, f"{LOWER_HALF} or <=N with N a number of ranks"),
+        type=checked(str, _is_rule, f"{', '.join(RULES)} or <=N with N a number of ranks"),
         metavar="RULE",
-        help="what is learned: lower-half of the scales, including the middle one, or <=N ranks (default:"
-        " lower-half, or with --test all of FILE)",
+        help="what is learned: lower-half of the scales, including the middle one, all-but-largest of them, or <=N"
+        " ranks (default: lower-half, or with --test all of FILE)",
     )
     add(
         "--fewest-scales",
@@ -78,7 +80,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
 
 
 def _is_rule(text: str) -> bool:
-    return text == LOWER_HALF or (text.startswith("<=") and text[2:].isdecimal() and int(text[2:]) > 0)
+    return text in RULES or (text.startswith("<=") and text[2:].isdecimal() and int(text[2:]) > 0)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -148,7 +150,7 @@ def _splits(options: argparse.Namespace) -> tuple[list[WorkloadSplit], Mapping[s
 
 
 def _most(rule: str) -> Callable[[Runs], float]:
-    return lower_half if rule == LOWER_HALF else lambda runs: float(rule[2:])
+    return RULES.get(rule) or (lambda runs: float(rule[2:]))
 
 
 def _scored(splits: Sequence[WorkloadSplit], options: argparse.Namespace) -> list[WorkloadSplit]:

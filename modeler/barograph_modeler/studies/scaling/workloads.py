@@ -81,6 +81,11 @@ def lower_half(runs: Runs) -> float:
     return float(scales[(scales.size + 1) // 2 - 1])
 
 
+def all_but_largest(runs: Runs) -> float:
+    """The largest scale but one, or the only one."""
+    return float(runs.scales[-2:][0])
+
+
 def split(
     workloads: Sequence[ScalingWorkload], most: Callable[[Runs], float], others: Sequence[ScalingWorkload] | None = None
 ) -> list[WorkloadSplit]:
