@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from barograph_modeler.features.estimators.conformal import Conformal
 from barograph_modeler.features.estimators.expansion import logarithms, ratios
-from barograph_modeler.features.estimators.learners import LEARNERS, Maker
+from barograph_modeler.features.estimators.learners import LEARNERS, Estimator, Maker
 from barograph_modeler.features.estimators.stack import Stack, held_out
 from barograph_modeler.features.estimators.trees import LEAST_VARIANCE, Trees, expanded_columns, importances
 from barograph_modeler.features.reduction import by_importance, by_time
 from barograph_modeler.features.sample import Sample
+from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.features.runtime import rank_accuracy
 from barograph_modeler.studies.features.transfer import RatioTransfer, Transfer
 
@@ -35,6 +37,29 @@ def solver(n: int, seed: int, *, speed: float = 1.0, noise: float = 0.05) -> Sam
 
 def ape(predicted: np.ndarray, sample: Sample) -> float:
     return float(np.mean(np.abs(predicted / sample.seconds - 1)))
+
+
+def test_fits_and_predictions_are_made_in_one_thread() -> None:
+    def most_threads() -> int:
+        return int(max(pool["num_threads"] for pool in threadpool_info()))
+
+    class Counting:
+        def __init__(self) -> None:
+            self.threads: list[int] = []
+
+        def fit(self, values: Floats, seconds: Floats) -> Counting:
+            self.threads.append(most_threads())
+            return self
+
+        def predict(self, values: Floats) -> Floats:
+            self.threads.append(most_threads())
+            return np.ones(len(values))
+
+    counting, values = Counting(), np.ones((20, 1))
+    with threadpool_limits(2):
+        Estimator(lambda _: counting).fit(Sample(("x",), values, np.ones(20))).predict(values)
+        assert most_threads() == 2
+    assert counting.threads == [1, 1]
 
 
 def test_rank_accuracy_counts_pairs_in_their_observed_order() -> None:

@@ -45,7 +45,10 @@ class RuntimeLearner(Protocol):
 
 
 class Estimator:
-    """A scikit-learn estimator as a learner. stopped: whether it reached its limit of iterations."""
+    """A scikit-learn estimator as a learner, in one thread. stopped: whether it reached its limit of iterations.
+
+    Fits and predictions are many small steps: threads that wait for each other after each cost more than they save.
+    """
 
     def __init__(self, make: Callable[[Sample], Any]) -> None:
         self._make = make
@@ -55,7 +58,6 @@ class Estimator:
         """Fit to a sample."""
         self._names = sample.names
         self._least = LEAST_SHARE * float(sample.seconds.min())
-        # A fit is many small steps: synchronising threads after each costs more than it saves, tenfold under load.
         with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             self._estimator = self._make(sample).fit(sample.values, sample.seconds)
@@ -73,7 +75,8 @@ class Estimator:
     def predict(self, values: Floats) -> Floats:
         """Predicted seconds for each row of features."""
         check_features(self._names, values)
-        predicted: Floats = np.maximum(self._estimator.predict(values), self._least)
+        with threadpool_limits(1):
+            predicted: Floats = np.maximum(self._estimator.predict(values), self._least)
         return predicted
 
 
