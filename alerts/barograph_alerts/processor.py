@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
@@ -128,9 +128,10 @@ class Scorer:
         """
         return {name: job.offset for name, job in self.jobs.items() if name in names and job.offset <= upto}
 
-    def is_judged(self, job: str) -> bool:
-        """Whether a job has its final verdict, as far as is known."""
-        return job in self._judged
+    def close(self, names: Iterable[str]) -> None:
+        """Watch jobs no further: they have their final verdicts."""
+        for name in names:
+            self._close(name)
 
     def judge_by(self, *, alpha: float, margin: float, applications: Mapping[str, Mapping[str, float]]) -> None:
         """Set the parameters for jobs that begin from now on; running jobs keep theirs."""
@@ -440,7 +441,10 @@ class Scorer:
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
         nodes = JobNodes(job.nodes, self._imbalances.places_of(job.workload))
-        return JobMonitor(self._references.paces.get(job.workload), alpha, margin, longest, job.kernel, nodes)
+        pace = None
+        with self.quarantine.guard("paces"):
+            pace = self._references.pace(job.workload)
+        return JobMonitor(pace, alpha, margin, longest, job.kernel, nodes)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
         job.monitor = monitor = job.monitor or self._new_monitor(job)

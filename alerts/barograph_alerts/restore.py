@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-
-from barograph_agent.protocol.wire import Column
+from barograph_alerts.attribution.coincidence import CHANGES
 from barograph_alerts.job.progress import JOBS
-from barograph_alerts.job.references import MAX_WORKLOADS
+from barograph_alerts.job.references import MAX_SITES, MAX_WORKLOADS
 from barograph_alerts.job.rows import VERDICT_COLUMNS
-from barograph_alerts.processor import MAX_JUDGED, Scorer
+from barograph_alerts.processor import BLAMING, MAX_JUDGED, Scorer
 from barograph_collector.client.backfill import Backfill, chosen
-from barograph_collector.client.log_reader import LogReader, RowBatch
+from barograph_collector.client.selection import ask, select
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
-from barograph_modeler.state import lru
 
 MAX_ROWS: Final = 200_000
-"""Latest rows of a table that are read."""
-MAX_SCORES: Final = 4 * MAX_JUDGED
-"""The same of `scores`, of which a job has several."""
+"""Latest rows of a table among which the collector looks."""
+MAX_VERDICTS: Final = 20_000
+"""Latest final verdicts that are read. Of those before them the ones that blame nodes are, and the jobs' names."""
 MAX_OPEN_DAYS: Final = 30
 """A job whose row is older and that has no end is given up: its end was lost, and all blocks since would be read."""
 NEAR: Final = 250_000
 """Offsets that are read in a second, about."""
 FARTHER: Final = 8
 """Rows before the begins of the nearer jobs are read again for the farther ones: at most a seventh more."""
-LATEST: Final[Mapping[str, int]] = {
-    "paces": MAX_ROWS,
-    "bands": MAX_ROWS,
-    "events": MAX_ROWS,
-    "sites": MAX_ROWS,
-    "runs": 2 * JOBS,
-    "phases": MAX_ROWS,
-    "nodes": MAX_ROWS,
-    "pressures": 20_000,
-}
+LATEST: Final[Mapping[str, int]] = {"runs": JOBS, "phases": MAX_ROWS, "nodes": MAX_ROWS, "pressures": 20_000}
 """How many of the latest rows are read. Of `runs`: those of the jobs whose sync points are known; of `pressures`: a
 node's speed is a median over its last jobs."""
-LAST_COUNTS: Final = {"paces": ("workload",), "bands": ("workload", "kind", "method", "class_id")}
-"""Tables of whose rows with equal values in these columns the last one counts."""
+LAST_COUNTS: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
+    "paces": (("workload",), MAX_WORKLOADS),
+    "bands": (("workload", "kind", "method", "class_id"), MAX_WORKLOADS),
+    "sites": (("class_id",), MAX_SITES),
+}
+"""Tables of whose rows with equal values in these columns the last one counts, and how many values of the first column
+are kept."""
+CHANGED: Final = "kind = 'regime-closed'"
+"""The rows of `events` that matter."""
 SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
 """Tables of which those of open jobs are read from the begin of the first on."""
 OF_JOBS: Final = frozenset(SINCE_OPEN) | {"runs", "predictions", "phases", "nodes"}
@@ -54,7 +48,8 @@ class Restore:
     """Brings a new scorer to where a former one was, and followers to where they read on.
 
     What is known of all is read at once, and followers begin at the ends of their logs, so that new jobs are judged as
-    soon as that is read. The rows of jobs that were open are left to backfills.
+    soon as that is read. The rows of jobs that were open are left to backfills. The collector finds the rows that
+    matter: jobs without a verdict, the last ones of each workload.
     """
 
     def __init__(self, scorer: Scorer, near: int = NEAR) -> None:
@@ -82,14 +77,14 @@ class Restore:
         begun = set().union(*(log.jobs for log in self._logs.values()))
         for source, log, head in zip(sources, logs, heads, strict=True):
             names = log.jobs | (log.assigned - begun)
-            if log.scores >= MAX_SCORES:
-                # Of older jobs the verdict may be before what was read.
-                self._scorer.forget_before(log.first_score, names)
-            self._scorer.give_up_before(_first_offset(source.reader), names)
+            self._scorer.forget_before(log.first, names)
+            self._scorer.give_up_before(log.long_ago, names)
             opened = self._scorer.open_jobs(names, head)
-            for table in LATEST:
+            for table in (*LAST_COUNTS, "events"):
                 if table in source.follower.offsets:
-                    self._read_latest(source, table, head, opened, now)
+                    self._read_last(source, table, head, now)
+            for table in LATEST:
+                self._read_latest(source, table, head, opened, now)
             for table in OF_JOBS - LATEST.keys():
                 source.follower.offsets[table] = head
             source.backfills = [
@@ -98,89 +93,108 @@ class Restore:
             ]
 
     def _read_scores(self, source: FollowedCollector, log: _ReadLog, now: float) -> None:
-        for page in _pages(source, "scores", log.last_score, MAX_SCORES):
-            log.first_score = log.first_score or int(page.columns["offset"][0])
-            log.scores += page.rows
-            # Other rows, and what they have besides, tell nothing of ended jobs.
-            needed: dict[str, Column] = {name: page.columns[name] for name in VERDICT_COLUMNS if name in page.columns}
-            if (finals := chosen(needed, [bool(final) for final in page.columns["final"]])) is not None:
-                observe(self._scorer, "scores", finals, now)
-            log.last_score = page.next_offset
+        """Read the latest final verdicts, those before that blame nodes, and then the names of the judged jobs."""
+        reader = source.reader
+        days, _ = ask(
+            reader,
+            "SELECT min(first_offset), min(first_offset) FILTER (NOT archived), max(first_offset) FILTER (day <="
+            f" (SELECT max(day) FROM partitions) - {MAX_OPEN_DAYS}) FROM partitions",
+        )
+        first, hot, log.long_ago = (int(column[0].as_py() or 0) for column in days.columns)
+        log.first = max(first, reader.read("jobs", -MAX_ROWS, 1).next_offset)
+        finals, lacking = ask(
+            reader,
+            f'SELECT min("offset"), min("offset") FILTER (number <= {MAX_VERDICTS}) FROM (SELECT "offset",'
+            f' row_number() OVER (ORDER BY "offset" DESC) AS number FROM scores WHERE {_final(log)}'
+            f" ORDER BY number LIMIT {max(MAX_JUDGED // len(self._logs), MAX_VERDICTS)})",
+        )
+        if lacking:
+            # Jobs that began in days which cannot be read may have their verdicts there.
+            log.first = max(log.first, hot)
+        oldest, kept = (int(column[0].as_py() or 0) for column in finals.columns)
+        if not oldest:
+            return
+        blaming = ", ".join(f"'{cause}'" for cause in sorted(BLAMING))
+        within = f'{_final(log)} AND "offset" >= {oldest}'
+        matters = f'"offset" > {log.verdict} AND ("offset" >= {kept} OR cause IN ({blaming}))'
+        for page in select(reader, "scores", f"{within} AND {matters}", VERDICT_COLUMNS):
+            observe(self._scorer, "scores", page.columns, now)
+            log.verdict = page.next_offset
+        for page in select(reader, "scores", f'{within} AND "offset" > {log.judged}', ["job"]):
+            self._scorer.close(page.columns["job"])
+            log.judged = page.next_offset
 
     def _read(self, source: FollowedCollector, log: _ReadLog, table: str, now: float) -> None:
-        """Read the latest rows of a table, and go on behind them. Of judged jobs those that are kept are processed."""
-        kept = source.reader.read(table, -2 * JOBS, 1).next_offset
-        for page in _pages(source, table, source.follower.offsets[table], MAX_ROWS):
-            rows = zip(page.columns["job"], page.columns["offset"], strict=True)
-            which = [offset >= kept or not self._scorer.is_judged(job) for job, offset in rows]
-            if (part := chosen(page.columns, which)) is not None:
-                observe(self._scorer, table, part, now)
+        """Read the rows of jobs that have no verdict, and the latest ones of those that have."""
+        after, reader = source.follower.offsets[table], source.reader
+        kept, upto = (reader.read(table, -rows, 1).next_offset for rows in (JOBS, 1))
+        if upto <= after:
+            return
+        is_open = f'"offset" >= {log.first} AND job NOT IN (SELECT job FROM scores WHERE {_final(log)})'
+        within = f'"offset" > {after} AND "offset" <= {upto}'
+        for page in select(reader, table, f'{within} AND ("offset" >= {kept} OR ({is_open}))'):
+            observe(self._scorer, table, page.columns, now)
             source.note(table, page.columns)
             source.follower.offsets[table] = page.next_offset
             (log.jobs if table == "jobs" else log.assigned).update(page.columns["job"])
+        source.follower.offsets[table] = upto
+
+    def _read_last(self, source: FollowedCollector, table: str, head: int, now: float) -> None:
+        """Read those of the latest rows up to an offset that count."""
+        after, oldest = source.follower.offsets[table], source.reader.read(table, -MAX_ROWS, 1)
+        if oldest.rows and oldest.next_offset <= head:
+            for page in select(source.reader, table, _last(table, max(after + 1, oldest.next_offset), head)):
+                observe(self._scorer, table, page.columns, now)
+        source.follower.offsets[table] = max(head, after)
 
     def _read_latest(
         self, source: FollowedCollector, table: str, head: int, opened: Collection[str], now: float
     ) -> None:
         """Read the latest rows of a table up to an offset, but those that a backfill will read."""
-        last = LatestRows(LAST_COUNTS[table]) if table in LAST_COUNTS else None
-        for page in _pages(source, table, source.follower.offsets[table], LATEST[table]):
-            jobs = page.columns["job"] if table in OF_JOBS else [""] * page.rows
-            which = [at <= head and job not in opened for at, job in zip(page.columns["offset"], jobs, strict=True)]
-            if last is not None:
-                last.add(page.columns, which)
-            elif (part := chosen(page.columns, which)) is not None:
+        after = source.follower.offsets[table]
+        for page in source.reader.read_all(table, after) if after else source.reader.read_latest(table, LATEST[table]):
+            rows = zip(page.columns["offset"], page.columns["job"], strict=True)
+            part = chosen(page.columns, [at <= head and job not in opened for at, job in rows])
+            if part is not None:
                 observe(self._scorer, table, part, now)
                 source.note(table, part)
             source.follower.offsets[table] = min(page.next_offset, head)
             if page.next_offset > head:
                 break
-        for row in last.rows() if last is not None else ():
-            observe(self._scorer, table, row, now)
         source.follower.offsets[table] = head
-
-
-class LatestRows:
-    """The last of the rows that have equal values in some columns, of the workloads that had a row last.
-
-    names: of these columns, that of the workload first. As many workloads are kept as the scorer keeps: what is read of
-    others is not decoded.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._rows: OrderedDict[str, dict[tuple[Any, ...], tuple[Mapping[str, Column], int]]] = OrderedDict()
-
-    def add(self, columns: Mapping[str, Column], which: Sequence[bool]) -> None:
-        """Add the rows that are chosen, behind those before.
-
-        >>> latest, columns = LatestRows(["workload"]), {"workload": ["a", "b", "a", "a"], "runs": [1, 2, 3, 4]}
-        >>> latest.add(columns, [True, True, True, False])
-        >>> [(row["workload"], row["runs"]) for row in latest.rows()]
-        [(['b'], [2]), (['a'], [3])]
-        """
-        keys = zip(*(columns[name] for name in self._names), strict=True)
-        last = {key: row for row, (key, is_chosen) in enumerate(zip(keys, which, strict=True)) if is_chosen}
-        for key, row in sorted(last.items(), key=lambda one: one[1]):
-            lru.get(self._rows, str(key[0]), dict, MAX_WORKLOADS)[key] = columns, row
-
-    def rows(self) -> Iterator[Mapping[str, Column]]:
-        """The rows, each as columns of one, those of the workload with the latest row last."""
-        for of_workload in self._rows.values():
-            for columns, row in of_workload.values():
-                yield {name: values[row : row + 1] for name, values in columns.items()}
 
 
 @dataclass
 class _ReadLog:
-    """What was read of a log: its jobs, those with assignments, and its scores."""
+    """What was read of a log: its jobs, and those with assignments."""
 
     jobs: set[str] = field(default_factory=set)
     assigned: set[str] = field(default_factory=set)
-    scores: int = 0
-    first_score: int = 0
-    last_score: int = 0
-    """Offsets."""
+    verdict: int = 0
+    judged: int = 0
+    """Offsets of the last verdict and name of a judged job."""
+    first: int = 0
+    """Offset before which a job that has no verdict may have had one."""
+    long_ago: int = 0
+    """Offset before which a job without an end is given up."""
+
+
+def _final(log: _ReadLog) -> str:
+    """The rows of `scores` that are final verdicts of jobs that may be open. A verdict follows the job's first row."""
+    return f'final = 1 AND "offset" > {log.first}'
+
+
+def _last(table: str, first: int, last: int) -> str:
+    """The rows between two offsets that count."""
+    within = f'"offset" BETWEEN {first} AND {last}'
+    if table not in LAST_COUNTS:
+        return (
+            f'"offset" IN (SELECT "offset" FROM "{table}" WHERE {within} AND {CHANGED} ORDER BY 1 DESC LIMIT {CHANGES})'
+        )
+    (key, *others), most = LAST_COUNTS[table]
+    latest = f'SELECT {key} FROM "{table}" WHERE {within} GROUP BY 1 ORDER BY max("offset") DESC LIMIT {most}'
+    last_of_each = f'SELECT max("offset") FROM "{table}" WHERE {within} AND {key} IN ({latest})'
+    return f'"offset" IN ({last_of_each} GROUP BY {", ".join((key, *others))})'
 
 
 def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> list[dict[str, int]]:
@@ -201,18 +215,6 @@ def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> lis
     return groups
 
 
-def _pages(source: FollowedCollector, table: str, after: int, rows: int) -> Iterator[RowBatch]:
-    """The rows of a table behind those that were read, or its latest ones where none was."""
-    return source.reader.read_all(table, after) if after else source.reader.read_latest(table, rows)
-
-
 def _head(source: FollowedCollector) -> int:
     """The offset of the last row of what jobs have most of."""
     return max((page.next_offset for table in SINCE_OPEN for page in source.reader.read_latest(table, 1)), default=0)
-
-
-def _first_offset(reader: LogReader) -> int:
-    """The first offset of the day MAX_OPEN_DAYS before the newest, whatever the clocks of nodes; 0 if there is none."""
-    newest = "(SELECT max(day) FROM partitions)"
-    answer = reader.query(f"SELECT max(first_offset) AS first FROM partitions WHERE day <= {newest} - {MAX_OPEN_DAYS}")
-    return int(pa.ipc.open_stream(answer.stream).read_all()["first"][0].as_py() or 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,21 +21,29 @@ from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.sources import FollowedCollector
-from helpers.jobs import Simulation, verdict
+from barograph_collector.storage.layout import LOG_COLUMNS
+from barograph_modeler.pace.pace import Pace
+from helpers.answers import answered
+from helpers.jobs import Simulation, scores_of, verdict
 
 NOW = 1e9
 
 
 class MemoryLog:
-    """Rows by table; counts those that are read."""
+    """Rows by table; counts those that are read.
+
+    days: the number of each, its first offset, and whether it is in the lake. note: which of these cannot be read.
+    """
 
     def __init__(self, endpoint: str = "tcp://a:1") -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in (*TABLES, "scores")}
         self.offset = 0
         self.endpoint = endpoint
-        self.read_rows = 0
-        self.days_ago: int | None = None
-        """First offset of the day that is long ago."""
+        self.rows_read: Counter[str] = Counter()
+        """By table, but where only the names of jobs are read."""
+        self.queries = 0
+        self.days: list[tuple[int, int, bool]] = []
+        self.note = ""
 
     def put(self, table: str, columns: dict[str, Any]) -> None:
         for values in zip(*columns.values(), strict=True):
@@ -47,20 +57,35 @@ class MemoryLog:
 
     def read_latest(self, table: str, rows: int) -> Iterator[RowBatch]:
         for row in self.rows[table][-rows:]:
-            self.read_rows += 1
+            self.rows_read[table] += 1
             columns = {name: np.array([value]) if name == "offset" else [value] for name, value in row.items()}
             yield RowBatch(columns, 1, row["offset"])
 
-    def query(self, text: str) -> Result:
-        table = pa.table({"first": [self.days_ago]})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return Result(1, sink.getvalue().to_pybytes(), 1, more=False)
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
+        self.queries += 1
+        tables = {table: arrow(table, rows) for table, rows in self.rows.items() if table in text and rows}
+        columns = list(zip(*self.days, strict=True))
+        if columns:
+            tables["partitions"] = pa.table(dict(zip(("day", "first_offset", "archived"), columns, strict=True)))
+        found = answered(text, tables)
+        table = next((name for name in self.rows if f'FROM "{name}" WHERE "offset" BETWEEN' in text), "")
+        if table and not text.startswith('SELECT "offset", "job" FROM') and " AS bytes " not in text:
+            self.rows_read[table] += found.rows
+        return msgspec.structs.replace(found, note=self.note if "scores" in text else "")
 
     def read_all(self, table: str, after: int) -> Iterator[RowBatch]:
         behind = sum(row["offset"] > after for row in self.rows[table])
         return self.read_latest(table, behind) if behind else iter(())
+
+
+def arrow(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows with all columns of a table: those that they lack are empty, or 0."""
+    types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "UBIGINT": pa.uint64(), "DOUBLE": pa.float64()}
+    kinds = {name: types[kind] for name, kind in LOG_COLUMNS[table].items()}
+    return pa.table({
+        name: pa.array([row.get(name, "" if kind == pa.string() else 0) for row in rows], kind)
+        for name, kind in kinds.items()
+    })  # fmt: skip
 
 
 def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
@@ -73,31 +98,98 @@ def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
     return made["jobs"]["job"][0]
 
 
-def test_of_judged_jobs_only_as_many_rows_are_processed_as_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restoring, "JOBS", 1)
-    log, simulation = MemoryLog(), Simulation()
-    running = job(log, simulation, ended=False)
-    judged = [job(log, simulation, ended=True) for _ in range(5)]
-    seen: list[str] = []
-    real = Scorer.observe
+def test_what_is_read_does_not_grow_with_the_number_of_judged_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "JOBS", 2)
+    monkeypatch.setattr(restoring, "MAX_VERDICTS", 3)
+    monkeypatch.setattr(restoring, "LATEST", dict.fromkeys(restoring.LATEST, 2))
+    read, queries = [], []
+    for judged in (6, 60):
+        log, simulation = MemoryLog(), Simulation(intervals=2)
+        running = job(log, simulation, ended=False)
+        for _ in range(judged):
+            log.put("paces", {"workload": ["lab/app@2x1"], "means": ["{}"], "residuals": ["[]"]})
+            log.put("events", {"source": ["lab/1"], "kind": ["gap"], "detail": [""], "at": [0.0]})
+            job(log, simulation, ended=True)
+        scorer, _ = restored(log)
+        assert set(scorer.jobs) == {running}
+        blocks = log.rows["blocks"][-1]["offset"]
+        late = {name: [value] for name, value in log.rows["blocks"][-1].items()} | {"offset": [blocks]}
+        scorer.observe("blocks", late, NOW)
+        assert set(scorer.jobs) == {running}, "late rows of judged jobs are theirs"
+        read.append(log.rows_read)
+        queries.append(log.queries)
+    assert [+rows for rows in read] == [{"blocks": 1, "scores": 3, "jobs": 3, "paces": 1, "runs": 2}] * 2
+    assert queries[0] == queries[1]
 
-    def observe(self: Scorer, table: str, columns: Mapping[str, Any], now: float) -> None:
-        seen.extend(columns["job"] if table == "jobs" else [])
-        real(self, table, columns, now)
 
-    monkeypatch.setattr(Scorer, "observe", observe)
+def test_verdicts_that_blame_nodes_are_read_however_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "MAX_VERDICTS", 1)
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    job(log, simulation, ended=False)
+    for cause in ("straggler", "none", "straggler", "none", "none"):
+        made = simulation.job()
+        log.put("jobs", made["jobs"])
+        hosts = {"cause": [cause], "members": ['["n2"]'], "hosts": ['["n1", "n2", "n3"]']}
+        log.put("scores", verdict(made, 2.0) | hosts)
     scorer, _ = restored(log)
-    assert seen == [running, *judged[-2:]]
-    assert set(scorer.jobs) == {running}
-    assert all(map(scorer.is_judged, judged))
+    assert log.rows_read["scores"] == 3
+    assert [(host, record.jobs) for host, record, _ in scorer.nodes.ranking(1)] == [("n2", 2)]
 
 
-def test_of_more_workloads_than_are_kept_no_pace_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restoring, "MAX_WORKLOADS", 2)
-    latest = restoring.LatestRows(["workload", "class_id"])
+def test_jobs_from_before_the_first_day_are_not_watched_as_their_verdicts_were_dropped() -> None:
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    job(log, simulation, ended=False)
+    log.days = [(10, log.offset + 1, False)]
+    opened = job(log, simulation, ended=False)
+    scorer, _ = restored(log)
+    assert list(scorer.jobs) == [opened]
+    assert not scorer.step(NOW)
+
+
+def test_while_days_in_the_lake_cannot_be_read_only_jobs_of_days_in_the_database_are_watched() -> None:
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    earlier = job(log, simulation, ended=False)
+    log.days = [(10, 1, True), (11, log.offset + 1, False)]
+    opened = job(log, simulation, ended=False)
+    assert set(restored(log)[0].jobs) == {earlier, opened}
+    log.note = "day 1970-01-11 could not be read"
+    assert set(restored(log)[0].jobs) == {opened}
+
+
+def test_the_last_rows_of_the_latest_workloads_are_read_and_decoded_when_a_job_needs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(restoring.LAST_COUNTS, "paces", (("workload",), 2))  # type: ignore[arg-type]
+    log, decoded = MemoryLog(), list[str]()
     for number, workload in enumerate("abcabd"):
-        latest.add({"workload": [workload], "class_id": np.array([number % 2])}, [True])
-    assert [(row["workload"], row["class_id"].tolist()) for row in latest.rows()] == [(["b"], [0]), (["d"], [1])]
+        log.put("paces", {"workload": [workload], "runs": [number], "means": ["{}"], "residuals": ["[]"]})
+    job(log, Simulation(intervals=2), ended=True)
+    real = Pace.from_row
+
+    def from_row(row: Mapping[str, Any]) -> Pace:
+        decoded.append(row["workload"])
+        return real(row)
+
+    monkeypatch.setattr(Pace, "from_row", from_row)
+    scorer, _ = restored(log)
+    assert not decoded
+    known = [scorer._references.pace(workload) for workload in "abcdbd"]
+    assert [pace and pace.runs for pace in known] == [None, 4, None, 5, 4, 5]
+    assert decoded == ["b", "d"]
+
+
+@pytest.mark.quarantine
+def test_a_malformed_pace_is_reported_once_and_its_job_is_judged_without_it() -> None:
+    scorer, simulation = Scorer(), Simulation()
+    row = {"workload": [simulation.workload], "runs": [1], "windows": [1], "window_seconds": [1.0], "spread": [0.1],
+           "means": ["?"], "residuals": ["[]"], "progress": [""], "limits": [""]}  # fmt: skip
+    scorer.observe("paces", row, NOW)
+    for _ in range(2):
+        for table, columns in simulation.job().items():
+            scorer.observe(table, columns, NOW)
+        assert [output.columns["state"] for output in scores_of(scorer.step(NOW))] != ["unknown"]
+    assert scorer.quarantine.failures == {"paces": 1}
+    assert len(scorer.quarantine) == 0
 
 
 def restored(log: MemoryLog) -> tuple[Scorer, FollowedCollector]:
@@ -140,9 +232,9 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
     opened = job(log, simulation, ended=False)
     monkeypatch.setattr(restoring, "MAX_ROWS", 10)
     monkeypatch.setattr(restoring, "LATEST", dict.fromkeys(restoring.LATEST, 10))
-    monkeypatch.setattr(restoring, "MAX_SCORES", 5)
+    monkeypatch.setattr(restoring, "JOBS", 5)
     scorer, source = restored(log)
-    assert log.read_rows == 1 + 5 + 10 + 10  # the last of `blocks`, scores, jobs, runs
+    assert +log.rows_read == {"blocks": 1, "scores": 9, "jobs": 5, "runs": 10}
     assert list(scorer.jobs) == [opened]
     assert not scorer.step(NOW)
     assert begins(source, "runs") == (scorer.jobs[opened].offset, log.rows["blocks"][-1]["offset"])
@@ -151,7 +243,7 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
 def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_then_are_not_read() -> None:
     log, simulation = MemoryLog(), Simulation(intervals=2)
     lost = job(log, simulation, ended=False)
-    log.days_ago = log.offset
+    log.days = [(0, 1, False), (1, log.offset, False), (31, log.offset + 1, False)]
     opened = job(log, simulation, ended=False)
     scorer, source = restored(log)
     assert list(scorer.jobs) == [opened]
@@ -172,7 +264,7 @@ def test_of_several_logs_each_is_read_from_its_own_first_open_job_on() -> None:
     judged_elsewhere = simulation.job()
     second.put("jobs", judged_elsewhere["jobs"])
     first.put("scores", verdict(judged_elsewhere, 0.0))
-    second.days_ago = 3
+    second.days = [(0, 1, False), (1, 3, False), (31, 20, False)]
     scorer, sources = Scorer(), [source_of(log, collectors) for log in (first, second)]
     Restore(scorer)(sources, NOW)
     assert set(scorer.jobs) == {open_in_first, open_in_second}
@@ -185,7 +277,7 @@ def test_a_log_that_is_read_later_gives_up_none_of_the_jobs_of_the_first() -> No
     first, second = (MemoryLog(endpoint) for endpoint in collectors)
     opened = job(first, simulation, ended=False)
     lost = job(second, simulation, ended=False)
-    second.days_ago = 10**6
+    second.days = [(0, 1, False), (1, 10**6, False), (31, 2 * 10**6, False)]
     scorer = Scorer()
     restore = Restore(scorer)
     for log in (first, second):

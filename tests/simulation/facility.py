@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from barograph_agent.deliver.shards import shard_of
 from barograph_agent.deliver.spool import SpoolError
@@ -24,7 +23,7 @@ from barograph_agent.system.processes import Processes
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
-from barograph_alerts.restore import NEAR, OF_JOBS, Restore
+from barograph_alerts.restore import LAST_COUNTS, NEAR, OF_JOBS, Restore
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
@@ -34,7 +33,9 @@ from barograph_collector.lake.publisher import Publisher
 from barograph_collector.server import Collector
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.journal import Journal
+from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import JOURNAL_SUFFIX, Store
+from helpers.answers import answered
 from helpers.rings import FakeShim
 from simulation.database import SimulatedDatabase, Tables
 from simulation.disk import Platters, SimulatedDisk
@@ -362,7 +363,7 @@ class JudgingTally(Tally):
     def __init__(self, may_resend: Callable[[str], bool], pages: int, near: int) -> None:
         super().__init__(may_resend)
         self.scorer = Scorer()
-        self.open_jobs, self.is_judged = self.scorer.open_jobs, self.scorer.is_judged
+        self.open_jobs = self.scorer.open_jobs
         self.forget_before, self.give_up_before = self.scorer.forget_before, self.scorer.give_up_before
         self._restore = Restore(self, near)  # type: ignore[arg-type]
         self._pages = pages
@@ -374,6 +375,11 @@ class JudgingTally(Tally):
             super().observe(table, columns, now)
         self.scorer.observe(table, columns, now)
 
+    def close(self, names: Sequence[str]) -> None:
+        """Note jobs that have their verdicts."""
+        self._judged |= set(names)
+        self.scorer.close(names)
+
     def _ordered(self, columns: Mapping[str, Column]) -> list[tuple[str, list[int]]]:
         found: dict[str, list[int]] = {}
         for job, offset in zip(columns.get("job", [""] * len(columns["offset"])), columns["offset"], strict=True):
@@ -384,8 +390,9 @@ class JudgingTally(Tally):
         self._restore(ready, now)
         for source in ready:
             source.follower._page = self._pages
-            # What is before is a backfill's, or of jobs that are not judged.
-            self.skipped |= {(source.name, table): source.follower.offsets[table] for table in OF_JOBS}
+            # What is before is a backfill's, or of jobs that are not judged, or does not count.
+            partly = (*OF_JOBS, *LAST_COUNTS, "events")
+            self.skipped |= {(source.name, one): at for one, at in source.follower.offsets.items() if one in partly}
             for backfill in source.backfills:
                 backfill.follower._page = self._pages
 
@@ -421,10 +428,7 @@ class NamedReader(LogReader):
     def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
         """No day is long ago."""
         self.read("jobs", 2**62, 1)
-        sink, found = pa.BufferOutputStream(), pa.table({"first": pa.array([None], pa.int64())})
-        with pa.ipc.new_stream(sink, found.schema) as writer:
-            writer.write_table(found)
-        return Result(1, sink.getvalue().to_pybytes(), 1, more=False)
+        return answered(text, {name: self._shard.tables.sorted(name).rows for name in LOG_COLUMNS if name in text})
 
 
 class Shard:

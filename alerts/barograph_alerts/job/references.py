@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.detection.runtime_prior import RuntimeHistory
@@ -24,11 +24,19 @@ class References:
     """Paces, runtimes and longest intervals by workload, and names of classes."""
 
     def __init__(self) -> None:
-        self.paces: OrderedDict[str, Pace] = OrderedDict()
+        self._paces: OrderedDict[str, Pace | Mapping[str, Any]] = OrderedDict()
+        """Rows until they are asked for: of most workloads that were learned once, no job runs."""
         self.runtimes: OrderedDict[str, RuntimeHistory] = OrderedDict()
         self._upper: OrderedDict[str, OrderedDict[int, float]] = OrderedDict()
         """The upper limit of each class, in seconds."""
         self._sites: OrderedDict[int, str] = OrderedDict()
+
+    def pace(self, workload: str) -> Pace | None:
+        """The pace of a workload; None if unknown. Raises ValueError for malformed texts."""
+        if isinstance(known := self._paces.get(workload), Mapping):
+            del self._paces[workload]  # what is malformed raises once
+            self._paces[workload] = known = Pace.from_row(known)
+        return known
 
     def longest_seconds(self, workload: str) -> float:
         """The largest upper limit of the workload's classes; 0 if unknown."""
@@ -43,8 +51,8 @@ class References:
         match table:
             case "paces":
                 for row, workload in enumerate(columns["workload"]):
-                    pace = Pace.from_row({name: values[row] for name, values in columns.items()})
-                    lru.store(self.paces, workload, pace, MAX_WORKLOADS)
+                    of_workload = {name: values[row] for name, values in columns.items()}
+                    lru.store(self._paces, workload, of_workload, MAX_WORKLOADS)
             case "bands":
                 self._read_bands(columns)
             case "sites":

@@ -1,0 +1,68 @@
+"""The rows of one table that meet a condition, found by the collector: what is left out is neither sent nor decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from barograph_agent.protocol import wire
+from barograph_collector.client.log_reader import RowBatch
+
+PAGE_BYTES: Final = 4 * 2**20
+"""Of a page, about: half of what an answer may have. A page has one row at least."""
+PAGE_ROWS: Final = 50_000
+SECONDS: Final = 60.0
+"""Limit of one query: others may use the machine."""
+
+
+class Asking(Protocol):
+    """What queries are put to, such as LogReader."""
+
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> wire.Result:
+        """At most `limit` rows of one SELECT."""
+        ...
+
+
+def ask(reader: Asking, text: str, limit: int = 1) -> tuple[pa.Table, str]:
+    """The rows of a query, and which days they lack. Raises LogUnavailable and ReadRefused."""
+    answer = reader.query(text, limit, SECONDS)
+    return pa.ipc.open_stream(answer.stream).read_all(), answer.note
+
+
+def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()) -> Iterator[RowBatch]:
+    """Pages of the rows of a table that meet a condition, which is SQL, in the order of their offsets.
+
+    names: columns to read besides the offset; all by default. Raises LogUnavailable and ReadRefused.
+    """
+    kinds = {name: kind for name, kind in wire.READ_KINDS[table].items() if not names or name in (*names, "offset")}
+    columns = ", ".join(f'"{name}"' for name in kinds)
+    bytes_of = " + ".join(f'strlen("{name}")' if kind.is_text else "8" for name, kind in kinds.items())
+    after, more = -1, True
+    while more:
+        sizes, _ = ask(
+            reader,
+            f'SELECT "offset", {bytes_of} AS bytes FROM "{table}" WHERE "offset" > {after} AND ({condition})'
+            f' ORDER BY "offset" LIMIT {PAGE_ROWS}',
+            PAGE_ROWS,
+        )
+        offsets, filled = sizes["offset"].to_numpy(), np.cumsum(sizes["bytes"].to_numpy())
+        more, first = len(offsets) == PAGE_ROWS, 0
+        while first < len(offsets):
+            before = filled[first - 1] if first else 0
+            stop = max(int(np.searchsorted(filled, before + PAGE_BYTES, side="right")), first + 1)
+            after = int(offsets[stop - 1])
+            within = f'"offset" BETWEEN {offsets[first]} AND {after}'
+            text = f'SELECT {columns} FROM "{table}" WHERE {within} AND ({condition}) ORDER BY "offset"'
+            rows, _ = ask(reader, text, PAGE_ROWS)
+            yield RowBatch(
+                {
+                    name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
+                    for name, column in zip(rows.column_names, rows.columns, strict=True)
+                },
+                rows.num_rows,
+                after,
+            )
+            first = stop
