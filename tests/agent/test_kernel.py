@@ -20,6 +20,7 @@ from barograph_agent.kernel.speed import READS, Speed, SpeedProbe
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import IDENTIFIER, TABLES
 from barograph_agent.system.processes import Processes
+from barograph_agent.system.sockets import SocketInfo
 from barograph_agent.system.system import SYSTEM
 from helpers.clocks import SetClock
 from helpers.log import wait_until
@@ -119,6 +120,24 @@ def test_a_span_without_own_work_has_not_changed(node, columns):
     for one in (steps(0.01), columns, steps(0.01)):
         node.pressures.add_work(one)
         assert node.live(4, ran=1.0) == []
+
+
+def test_where_data_is_in_flight_for_long_a_quiet_node_has_a_row_at_once(node):
+    counted = [0.0, 0.0]
+
+    def live(seconds: int, flight: float) -> list[dict[str, Any]]:
+        found = []
+        for _ in range(seconds):
+            counted[:] = counted[0] + flight, counted[1] + 1e6
+            node.proc.sockets = [SocketInfo(b"a", "n2", counted[0], int(counted[1]))]
+            found += node.live(1)
+        return found
+
+    assert live(13, 0.02) == []
+    before, first = live(4, 0.2)
+    assert (before["rank"], first["rank"]) == (pressures.NODE, pressures.NODE)
+    assert before["transfer_seconds"] == pytest.approx(0.02)
+    assert 0.1 < first["transfer_seconds"] <= 0.2001
 
 
 def test_a_rank_that_waits_for_a_core_has_a_row_after_that_of_the_quiet_time_before(node):

@@ -15,6 +15,7 @@ from barograph_alerts.attribution.kernel import NODE, RECENT, KernelAccount, pre
 from barograph_alerts.attribution.node_speed import JOBS as NODE_JOBS
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.job import kernel_words
+from barograph_alerts.job.verdict import cause_clause
 from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, scores_of
 from helpers.pressures import columns, row
@@ -409,3 +410,41 @@ def test_the_usual_speed_of_a_node_is_that_of_other_jobs_there():
     for number in range(2 * NODE_JOBS):
         speeds.add("n1", f"e{number}", 5.0, 4.0)
     assert speeds.usual("x", "n1") == 5.0
+
+
+def flights(**ms: tuple[float, float]) -> KernelAccount:
+    """Nodes, and for how many ms a megabyte is in flight, before the onset and since; 0 is unknown."""
+    rows = []
+    for at in np.arange(1000.0, ONSET + 20, 4.0):
+        for host, (was, now) in ms.items():
+            value = 1e-3 * (was if at < ONSET else now)
+            rows.append(row(at, host=host, transfer_seconds=value or math.nan))
+    return account(*rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "ms"),
+    [
+        ("link", ("n2",), {"n1": (30, 40), "n2": (30, 360), "n3": (20, 35), "n4": (25, 25)}),
+        ("link", ("n1", "n2"), {"n1": (30, 300), "n2": (30, 360), "n3": (20, 35), "n4": (25, 25)}),
+        ("network", ("all",), {"n1": (30, 300), "n2": (30, 360), "n3": (20, 180), "n4": (25, 25)}),
+        ("network", ("all",), {"n1": (30, 40), "n2": (30, 85), "n3": (20, 35), "n4": (25, 25)}),
+        ("network", ("all",), {"n1": (30, 40), "n2": (30, 360), "n3": (0, 35), "n4": (25, 25)}),
+        ("network", ("all",), {"n1": (30, 40), "n2": (30, 360), "n3": (20, 35), "n4": (25, 0)}),
+        ("network", ("all",), {"n1": (30, 300), "n2": (30, 360)}),
+        ("network", ("all",), {"n2": (30, 360)}),
+    ],
+    ids=["one", "two", "most", "less than thrice", "unknown before", "unknown since", "both of two", "one node"],
+)
+def test_a_slow_link_is_that_of_nodes_whose_data_is_in_flight_for_long(kind, members, ms):
+    cause = explain(flights(**ms))
+    assert (cause.kind, cause.members) == (kind, members)
+
+
+def test_what_flights_show_comes_before_what_times_of_messages_suggest_and_has_its_words():
+    by_times = Cause("link", ("n1", "n2"), {"p2p": 0.01})
+    cause = explain(flights(n1=(30, 40), n2=(30, 360), n3=(20, 35), n4=(25, 25)), cause=by_times)
+    assert cause.members == ("n2",)
+    assert cause_clause(cause) == ": the link of n2: a megabyte was in flight for 360 ms, 30 ms before"
+    assert explain(flights(n1=(30, 300), n2=(30, 360), n3=(20, 180)), cause=by_times).kind == "network"
+    assert explain(flights(n2=(30, 360), n3=(20, 18)), cause=Cause("straggler", ("n3",))).members == ("n3",)

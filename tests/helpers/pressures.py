@@ -28,7 +28,7 @@ def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **v
         "resident_bytes": 1, "core": -1 if of_node else 1, "process": "none", "process_of": "none", "process_core": -1,
         "process_seconds": math.nan, "cores": 1 if of_node else -1, "busy_seconds": math.nan, "cpu_pressure": math.nan,
         "io_pressure": math.nan, "available_bytes": -1, "throttles": -1, "compute_seconds": math.nan,
-        "memory_seconds": math.nan,
+        "memory_seconds": math.nan, "transfer_seconds": math.nan,
     } | unknown | found | plain  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from barograph_agent.system.processes import Processes
+from barograph_agent.system.sockets import SocketInfo
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -15,12 +16,16 @@ class FakeProc(Processes):
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.users: dict[int, int] = {}
+        self.sockets: list[SocketInfo] = []
         self.shown = 0
         """Files read so far."""
 
     def show(self, file: str, most: int = 2**16) -> bytes:
         self.shown += 1
         return self.files.get(file, b"")[:most]
+
+    def connections(self) -> list[SocketInfo]:
+        return self.sockets
 
     def born(self, pid: int) -> int:
         stat = self.files.get(f"/proc/{pid}/stat", b"").rpartition(b")")[2].split()

@@ -20,6 +20,7 @@ from barograph_agent.sidecar.main import Orphans, Sidecar
 from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
 from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.processes import Processes
+from barograph_agent.system.sockets import SocketInfo
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
@@ -123,6 +124,9 @@ class _NodeProcesses(Processes):
 
     def show(self, file: str, most: int = 0) -> bytes:
         return b""
+
+    def connections(self) -> list[SocketInfo]:
+        return []
 
     def ids(self) -> list[int]:
         return [one.pid for one in self._node.processes if one.lives]

@@ -11,7 +11,9 @@ import numpy as np
 
 from barograph_agent.kernel.busy import NOBODY, BusyProcess, BusyProcesses
 from barograph_agent.kernel.readings import NodeStat, node_stat, process_stat, schedule, throttles
-from barograph_agent.kernel.speed import Speed, SpeedProbe
+from barograph_agent.kernel.speed import Speed, SpeedProbe, mixed
+from barograph_agent.kernel.transfers import CHANGED as CHANGED_TRANSFER
+from barograph_agent.kernel.transfers import Transfers
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.processes import PROCESSES, Processes, seconds
 
@@ -209,7 +211,9 @@ class Pressures:
         self._busy = BusyProcesses(processes, hides_others=hides_others)
         self._probe = probe or SpeedProbe(clock, processes)
         self._turn = 0
+        self._transfers = Transfers(processes.connections)
         self._usual, self._spans = Speed(), 0
+        self._usual_transfer = math.nan
         self._work = _OwnWork()
         self._ranks: dict[int, _Rank] = {}
         self._homes: set[int] = set()
@@ -283,6 +287,7 @@ class Pressures:
             rank.take(self._threads_each(), 0.0)
         self._throttled()
         self._probe.take()
+        self._transfers.take()
 
     def _end_span(self, now: float, span: float, *, final: bool) -> list[dict[str, Any]]:
         """The rows of the span that ends now, after those of the quiet time before it."""
@@ -296,14 +301,16 @@ class Pressures:
             after=self._node,
             throttled=self._throttled(),
             speed=self._probe.take(),
+            transfer=self._transfers.take(),
         )
         self._began_at = now
-        has_changed = self._work.take()
+        has_changed = self._work.take() or whole.transfer > CHANGED_TRANSFER * self._usual_transfer
         loud = {pid: loss for pid, loss in losses.items() if loss.is_worth_a_row(span)}
         if not loud and not whole.is_worth_a_row and not whole.speed.differs_from(self._usual):
             self._loud_since = -math.inf
             self._spans = min(self._spans + 1, USUAL_SPANS)
             self._usual = self._usual.mixed(whole.speed, 1 / self._spans)
+            self._usual_transfer = mixed(self._usual_transfer, whole.transfer, 1 / self._spans)
             if has_changed:
                 return [*self._take_quiet(), whole.row()]
             self._quiet = whole if self._quiet is None else self._quiet.joined(whole)
@@ -349,9 +356,10 @@ class _Span:
         after: NodeStat,
         throttled: int,
         speed: Speed,
+        transfer: float,
     ) -> None:
         self.began_at, self.seconds = began_at, seconds
-        self.loss, self.throttled, self.speed = loss, throttled, speed
+        self.loss, self.throttled, self.speed, self.transfer = loss, throttled, speed, transfer
         self._before, self._after = before, after
 
     @property
@@ -377,6 +385,7 @@ class _Span:
             after=later._after,
             throttled=throttled,
             speed=self.speed.mixed(later.speed, later.seconds / whole),
+            transfer=mixed(self.transfer, later.transfer, later.seconds / whole),
         )
 
     def row(self) -> dict[str, Any]:
@@ -392,6 +401,7 @@ class _Span:
             "available_bytes": self._after.available_bytes,
             "throttles": self.throttled,
             **self.speed._asdict(),
+            "transfer_seconds": self.transfer,
         }
 
     def _grown(self, name: str) -> float:
@@ -435,6 +445,7 @@ def _row(number: int, span: _Span, loss: Loss, beside: BusyProcess) -> dict[str,
         "available_bytes": -1,
         "throttles": -1,
         **Speed()._asdict(),
+        "transfer_seconds": math.nan,
     }
 
 

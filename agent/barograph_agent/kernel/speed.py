@@ -41,8 +41,7 @@ class Speed(NamedTuple):
 
     def mixed(self, other: Speed, share: float) -> Speed:
         """The mean with another speed, which has this share; one of them if the other is unknown."""
-        pairs = zip(self, other, strict=True)
-        return Speed(*(_known(a, b) if math.isnan(a + b) else (1 - share) * a + share * b for a, b in pairs))
+        return Speed(*(mixed(a, b, share) for a, b in zip(self, other, strict=True)))
 
 
 class SpeedProbe:
@@ -99,5 +98,8 @@ def _chain() -> memoryview:
     return following.astype(np.int32).data
 
 
-def _known(first: float, second: float) -> float:
-    return second if math.isnan(first) else first
+def mixed(one: float, other: float, share: float) -> float:
+    """The mean with another figure, which has this share; one of them if the other is NaN."""
+    if math.isnan(one + other):
+        return other if math.isnan(one) else one
+    return (1 - share) * one + share * other

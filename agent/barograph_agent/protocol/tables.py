@@ -215,6 +215,7 @@ TABLES: Final[dict[str, Table]] = {
         # if unknown; `process_of`: whose it is: same or other user, or a rank of this job, or none. NaN and -1 are
         # unknown. `busy_seconds` and `steal_seconds` are sums over `cores`, pressures shares of the time.
         # `compute_seconds` and `memory_seconds`: what a fixed computation and fixed reads of memory took.
+        # `transfer_seconds`: for how long a megabyte was in flight on TCP connections, to the node with the least.
         _table("pressures", job=_N, host=_N, rank=_UNKNOWN_COUNT, began_at=_TIME, ended_at=_TIME,
                run_seconds=_UNKNOWN_SECONDS, delay_seconds=_UNKNOWN_SECONDS, stopped_seconds=_UNKNOWN_SECONDS,
                blocked_seconds=_UNKNOWN_SECONDS, major_faults=_UNKNOWN_COUNT, resident_bytes=_UNKNOWN_COUNT,
@@ -222,7 +223,8 @@ TABLES: Final[dict[str, Table]] = {
                process_seconds=_UNKNOWN_SECONDS, cores=_UNKNOWN_COUNT, busy_seconds=_UNKNOWN_SECONDS,
                steal_seconds=_UNKNOWN_SECONDS, cpu_pressure=_UNKNOWN_SECONDS, memory_pressure=_UNKNOWN_SECONDS,
                io_pressure=_UNKNOWN_SECONDS, swapped_pages=_UNKNOWN_COUNT, available_bytes=_UNKNOWN_COUNT,
-               throttles=_UNKNOWN_COUNT, compute_seconds=_UNKNOWN_SECONDS, memory_seconds=_UNKNOWN_SECONDS),
+               throttles=_UNKNOWN_COUNT, compute_seconds=_UNKNOWN_SECONDS, memory_seconds=_UNKNOWN_SECONDS,
+               transfer_seconds=(_UNKNOWN_SECONDS, math.nan)),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
         # by the shim, `dropped`: those of them that are in no block. `imported`: 1 for a run of other records, that is
         # learned and not judged.

@@ -47,8 +47,10 @@ IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
 CORE_NUMBERS: Final = ("core_waited", "core_waited_before", "core_nodes")
 """Numbers of a cause that is none of a kernel's, though ranks waited for cores: the largest share of its time that a
 rank did, what it was before, and the nodes on which ranks did about as much."""
+TRANSFER: Final = 3.0
+"""Data of a node with a slow link is in flight so many times as long as before, at least."""
 FIGURES: Final = ("run", "delay", "stopped", "blocked", "faults", "memory", "swapped", "steal", "compute", "reading",
-                  "measured")  # fmt: skip
+                  "measured", "transfer", "transferred")  # fmt: skip
 """What is summed up over rows."""
 
 
@@ -56,7 +58,7 @@ class Pressure(NamedTuple):
     """One row: what a rank or a node has lost, in seconds, NaN if unknown. steal: mean over the node's cores.
 
     compute, reading: what fixed work took on the node, times the length of the span. measured: that length where it is
-    known, else 0.
+    known, else 0. transfer, transferred: the same of the time in which a megabyte is in flight.
     """
 
     host: str
@@ -74,6 +76,8 @@ class Pressure(NamedTuple):
     compute: float
     reading: float
     measured: float
+    transfer: float
+    transferred: float
     beside: Beside | None
     beside_seconds: float
 
@@ -102,6 +106,8 @@ def pressure(row: Mapping[str, Any], *, names_others: bool, ahead: float = 0.0) 
         compute=float(row["compute_seconds"]) * span,
         reading=float(row["memory_seconds"]) * span,
         measured=span if math.isfinite(row["compute_seconds"]) else 0.0,
+        transfer=float(row["transfer_seconds"]) * span,
+        transferred=span if math.isfinite(row["transfer_seconds"]) else 0.0,
         beside=Beside("" if name == "none" else name, owner, on, on == core) if owner != "none" else None,
         beside_seconds=float(row["process_seconds"]),
     )
@@ -115,7 +121,7 @@ class Sum:
     def __init__(self) -> None:
         self.run = self.delay = self.stopped = self.blocked = 0.0
         self.faults = self.memory = self.swapped = self.steal = 0.0
-        self.compute = self.reading = self.measured = 0.0
+        self.compute = self.reading = self.measured = self.transfer = self.transferred = 0.0
         self.unknown = False
         """Whether the kernel does not count delays."""
         self.beside: Counter[Beside] = Counter()
@@ -269,6 +275,7 @@ class KernelAccount:
             if (worst[kind].share if kind in MIN_SHARES else total) >= least * lost:
                 found = _cause(kind, kinds[kind], during, len(during.seconds))
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
+        cause = _by_transfers(cause, before, during)
         numbers, beside = cause.numbers, None
         if "core" in shown and "core" not in worst and _total(kinds["core"]) >= EXPLAINS * lost:
             found = _cause("core", kinds["core"], during, len(during.seconds))
@@ -283,6 +290,30 @@ class KernelAccount:
             silent=() if shown else tuple(sorted(silent)),
             computed=_have_computed(cause, computed),
         )
+
+
+def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
+    """The cause where waiting has grown, by the nodes whose data is in flight TRANSFER times as long as before.
+
+    More than half of them are no node's link. Nodes count that have the square root of the largest factor: the others
+    send to one with a slow link as well, and if to no other, they wait for nothing else. Where that is not known of all
+    nodes, or nothing has grown, the cause remains.
+    """
+    found = {}
+    for host in during.seconds:
+        since, until = (account.sums.get((host, NODE), _NOTHING) for account in (during, before))
+        if min(since.transfer, until.transfer) > 0:
+            found[host] = since.transfer / since.transferred, until.transfer / until.transferred
+    factors = {host: now / was for host, (now, was) in found.items()}
+    worst = max(factors, key=lambda host: factors[host], default="")
+    nodes = len(during.seconds)
+    if cause.kind not in ("network", "link") or len(found) < max(nodes, 2) or factors[worst] < TRANSFER:
+        return cause
+    slow = [host for host, factor in factors.items() if factor >= math.sqrt(factors[worst])]
+    if len(slow) > nodes / 2:
+        return replace(cause, kind="network", members=("all",))
+    now, was = found[worst]
+    return replace(cause, kind="link", members=tuple(slow), numbers={**cause.numbers, "transfer": now, "usual": was})
 
 
 def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, slower: Collection[str]) -> bool | None:
@@ -372,6 +403,8 @@ def _within(row: Pressure, onset_at: float, until: float, before: Account) -> Pr
         compute=row.compute * inside / span,
         reading=row.reading * inside / span,
         measured=row.measured * inside / span,
+        transfer=row.transfer * inside / span,
+        transferred=row.transferred * inside / span,
         beside_seconds=min(row.beside_seconds, inside),
     )
 

@@ -197,6 +197,9 @@ def cause_clause(cause: Cause, phase: str = "", unit: str = "sync point") -> str
         return f": {_computed(cause, unit)}"
     if cause.kind == "link":
         link = f"the link of {names}" if len(cause.members) == 1 else f"a link of {names}"
+        if "transfer" in numbers:
+            now, usual = (1e3 * numbers[name] for name in ("transfer", "usual"))
+            return f": {link}: a megabyte was in flight for {now:.3g} ms, {usual:.3g} ms before"
         return f": {link}: messages took {1e3 * numbers['p2p']:.3g} ms longer per {unit}, nobody's own work did"
     if cause.kind == "network":
         return f": waiting grew by {1e3 * numbers['wait']:.3g} ms per {unit}, nobody's own work did"
