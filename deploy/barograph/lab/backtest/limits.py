@@ -106,9 +106,9 @@ def _show(scores: Sequence[LimitsScore], jobs: int) -> None:
         alike = len({astuple(limit)[1:] for limit in one.limits}) == 1
         for limit in one.limits[:1] if alike else one.limits:
             over = (f"{limit.median_over_request:.2f}", f"{limit.mean_over_request:,.1f}")
-            shares = ("any" if alike else f"{limit.risk:g}", f"{limit.killed:.4f}")
+            shares = ("any" if alike else f"{limit.risk:g}", f"{limit.killed:.4f}", _number(limit.of_one_user, ".2f"))
             rows.append([one.predictor, one.part, *shares, *over, f"{limit.unused_hours:,.0f}"])
-    limit_heads = ("limit", "jobs", "risk", "killed", "median over", "mean over", "unused hours")
+    limit_heads = ("limit", "jobs", "risk", "killed", "of one user", "median over", "mean over", "unused hours")
     console().print(table("time limits", limit_heads, rows, left=(0, 1)))
     for one in scores:
         if one.reason:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from barograph_modeler.limits.job import UNKNOWN
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.limits.logged_job import LoggedJob
 from barograph_modeler.studies.limits.walk import Forecasts
@@ -16,11 +18,13 @@ from barograph_modeler.studies.limits.walk import Forecasts
 class LimitScore:
     """Limits at one risk. killed: share of jobs that ran longer. over_request: limit / runtime.
 
-    unused_hours: processor hours asked for beyond the end of jobs.
+    of_one_user: share of these jobs that are of the user with most of them, None if none is of a known user. Where it
+    is large, few events decide. unused_hours: processor hours asked for beyond the end of jobs.
     """
 
     risk: float
     killed: float
+    of_one_user: float | None
     median_over_request: float
     mean_over_request: float
     unused_hours: float
@@ -43,11 +47,12 @@ class LimitsScore:
 
 
 class Truth:
-    """Runtimes in seconds and processors of jobs, as arrays."""
+    """Runtimes in seconds, processors and users of jobs, as arrays."""
 
     def __init__(self, jobs: Sequence[LoggedJob]) -> None:
         self.seconds = np.array([one.runtime for one in jobs])
         self.processors = np.array([max(one.submitted.processors, 1.0) for one in jobs])
+        self.users = np.array([one.submitted.user for one in jobs])
 
     @property
     def parts(self) -> dict[str, slice]:
@@ -78,9 +83,9 @@ def _score(
     known = ~np.isnan(predicted)
     if not known.any():
         return LimitsScore(predictor, part, 0, None, None, (), "no job has a forecast")
-    runtimes, processors = truth.seconds[at][known], truth.processors[at][known]
+    runtimes, processors, users = truth.seconds[at][known], truth.processors[at][known], truth.users[at][known]
     predicted, limits = predicted[known], forecasts.limits[at][known]
-    scores = (_limits(risk, limit, runtimes, processors) for risk, limit in zip(risks, limits.T, strict=True))
+    scores = (_limits(risk, limit, runtimes, processors, users) for risk, limit in zip(risks, limits.T, strict=True))
     return LimitsScore(
         predictor,
         part,
@@ -91,9 +96,15 @@ def _score(
     )
 
 
-def _limits(risk: float, limits: Floats, runtimes: Floats, processors: Floats) -> LimitScore | None:
+def _limits(
+    risk: float, limits: Floats, runtimes: Floats, processors: Floats, users: npt.NDArray[np.int_]
+) -> LimitScore | None:
     if np.isnan(limits).any():
         return None
     over = limits / runtimes
+    killed = over < 1
+    _, counts = np.unique(users[killed & (users != UNKNOWN)], return_counts=True)
+    of_one_user = float(counts.max() / killed.sum()) if counts.size else None
     unused = processors * np.maximum(limits - runtimes, 0) / 3600
-    return LimitScore(risk, float((over < 1).mean()), float(np.median(over)), float(over.mean()), float(unused.sum()))
+    overs = (float(np.median(over)), float(over.mean()))
+    return LimitScore(risk, float(killed.mean()), of_one_user, *overs, float(unused.sum()))
