@@ -22,6 +22,8 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.lake.archiver import Archiver
+from barograph_collector.lake.batches import BatchReader
+from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.expiry import Periods
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
@@ -359,6 +361,40 @@ def test_a_log_that_gets_a_lake_later_leaves_the_database_day_by_day(
     assert fresh.archived == [FIRST, FIRST + 1]
     assert alike([selected(fresh.store, table) for table in WRITTEN], before)
     assert alike(rows_of(fresh.root / "lake", *WRITTEN), before)
+
+
+def test_rows_that_an_earlier_version_filed_under_the_first_day_are_filed_under_their_own(
+    fresh: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(fresh.publisher, "publish", lambda: False)
+        fresh.write(days=4)
+    fresh.store.published = 2**63 - 1
+    fresh.store.database.compact_marks()
+    before = logged(fresh.store, *WRITTEN)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(BatchReader, "by_day", lambda reader, batch, rows: iter([(batch.day, rows)]))
+        earlier.setattr(Publisher, "refile", lambda publisher: 0)
+        for _ in range(2):
+            fresh.close()
+            fresh.open()
+            fresh.settle()
+    assert fresh.archived == [FIRST], "the later days are in the database for good"
+    assert not alike([selected(fresh.store, table) for table in WRITTEN], before), "their rows are there twice"
+    fresh.close()
+    fresh.open()
+    with caplog.at_level(logging.INFO):
+        fresh.settle()
+    assert [line for line in caplog.messages if "rows of later days" in line] == [
+        "6 files of the lake had rows of later days, which have files of their own now"
+    ]
+    assert fresh.archived == [FIRST, FIRST + 1]
+    assert alike([selected(fresh.store, table) for table in WRITTEN], before)
+    assert alike(rows_of(fresh.root / "lake", *WRITTEN), before)
+    monkeypatch.setattr(Catalog, "replace", None)
+    fresh.close()
+    fresh.open()
+    fresh.settle()
 
 
 def test_a_column_that_is_younger_than_a_file_has_its_default(history: History) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -356,6 +357,42 @@ def test_a_commit_waits_for_that_of_another_process_and_not_for_ever(
     passed[0] = 0.0
     second.hold()
     second.release()
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_commit_waits_for_a_reader_of_the_catalog_and_not_for_ever(tmp_path: Path, stays: bool) -> None:
+    passed = [0.0]
+    with Store(tmp_path / "log.duckdb") as store:
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"))
+        fill(store, 1)
+        publish(publisher)
+        publisher.close()
+        fill(store, 2)
+        path = tmp_path / "lake" / CATALOG_FILE
+        script = f"import duckdb; c = duckdb.connect('{path}', read_only=True); input(print(1))"
+        pipe = subprocess.PIPE
+        reader = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "1\n"
+
+        def sleep(seconds: float) -> None:
+            passed[0] += seconds
+            if not stays and reader.poll() is None:
+                reader.communicate("\n")
+
+        clock = Clock()
+        clock.monotonic = lambda: passed[0]  # type: ignore[method-assign]
+        clock.sleep = sleep  # type: ignore[method-assign]
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), SYSTEM._replace(clock=clock))
+        if stays:
+            text = rf"has been read by \S+ \(PID {reader.pid}\) for 10 s, expected that it is detached"
+            with pytest.raises(LakeError, match=text):
+                publisher.publish()
+            assert passed[0] >= 10.0
+            reader.communicate("\n")
+        publish(publisher)
+        publisher.close()
+        assert same(store, tmp_path / "lake")
 
 
 def test_a_log_restored_from_an_older_copy_is_not_published(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ class History:
 
     def settle(self) -> None:
         """Bring everything into the lake, and archive what can be."""
-        while self.publisher.publish() or self.publisher.compact() or self.publisher.archive():
+        publisher = self.publisher
+        while publisher.publish() or publisher.refile() or publisher.compact() or publisher.archive():
             pass
 
     def close(self) -> None:

@@ -174,7 +174,7 @@ class _Found:
             kept = self._erased.kept(source, columns(table))
             file = writer.rewrite(table, path.parent, span.first, span.last, kept)
             if file.rows:
-                catalog.replace(within, file, rows)
+                catalog.replace(within, file, rows=rows)
             else:
                 catalog.remove(within)
                 catalog.data.unlink(file.path)

@@ -124,20 +124,21 @@ class Catalog:
             for file in files:
                 self._register(file)
 
-    def replace(self, within: RowRange, file: LakeFile, rows: int | None = None) -> None:
-        """Register a file in place of those with these rows. Raises LakeError.
+    def replace(self, within: RowRange, *files: LakeFile, rows: int | None = None) -> None:
+        """Register files in place of those with these rows. Raises LakeError.
 
-        rows: how many rows that are; by default as many as the file has.
+        rows: how many rows that are; by default as many as the files have.
         """
         with self._transaction():
-            self._describe(f"merged {file.path.name}", self._committed())
-            found, expected = self._delete(within), file.rows if rows is None else rows
+            self._describe(f"merged {files[0].path.name}", self._committed())
+            found, expected = self._delete(within), sum(file.rows for file in files) if rows is None else rows
             if found != expected:
                 raise LakeError(
-                    f"{self._name} has {found} rows where {file.path} is to take the place of"
+                    f"{self._name} has {found} rows where {files[0].path} is to take the place of"
                     f" {expected}: another program has changed it"
                 )
-            self._register(file)
+            for file in files:
+                self._register(file)
 
     def remove(self, within: RowRange) -> None:
         """Delete these rows, which are whole files. Raises LakeError."""
@@ -227,10 +228,13 @@ class Catalog:
                 self._disk.make_directory(self._directory, parents=True)
                 self.data.make()
             self._lease.hold()
-            self.connection.execute(
-                f"ATTACH {literal(self._lease.target)} AS lake"
-                f" (DATA_PATH {literal(self.data.root)}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})"
+            self._lease.attach(
+                self.connection,
+                f" (DATA_PATH {literal(self.data.root)}, DATA_INLINING_ROW_LIMIT 0, CREATE_IF_NOT_EXISTS {create})",
             )
+        except LakeError:
+            self._lease.release()
+            raise
         except duckdb.Error as error:
             self._lease.release()
             raise LakeError(f"cannot open {self._name}: {self._reason(error)}") from None

@@ -20,6 +20,8 @@ CATALOG_FILE: Final = "catalog.ducklake"
 LOCK_SECONDS: Final = 10
 """How long a commit waits for that of another process."""
 _LOCK_POLL_SECONDS: Final = 0.05
+_READER_POLL_SECONDS: Final = 0.02
+_HELD: Final = re.compile(r"Conflicting lock is held in (.*?\(PID \d+\))")
 _LOCK_FILE: Final = "committer.lock"
 _LOCK_NUMBER: Final = 0x6261726F
 _ENGLISH: Final = re.compile(r"C|POSIX|C\..*|en_.*|")
@@ -39,6 +41,10 @@ class Lease:
 
     def hold(self) -> None:
         """Before the catalog is attached. Waits at most LOCK_SECONDS for another process."""
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, options: str) -> None:
+        """Attach the catalog as `lake`."""
+        connection.execute(f"ATTACH {literal(self.target)} AS lake{options}")
 
     def release(self) -> None:
         """After it was detached."""
@@ -77,6 +83,21 @@ class FileLease(Lease):
                 text = f"the lake {self._directory} has been written by another process for {LOCK_SECONDS} s"
                 raise LakeError(f"{text}, expected a commit of it to end sooner") from None
         self._lock = lock
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, options: str) -> None:
+        """Attach the file. Waits at most LOCK_SECONDS for readers: there is a gap between two questions."""
+        deadline = self._clock.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                super().attach(connection, options)
+                return
+            except duckdb.IOException as error:
+                if (reader := _HELD.search(str(error))) is None:
+                    raise
+                if self._clock.monotonic() >= deadline:
+                    text = f"the catalog {self.file} has been read by {reader[1]} for {LOCK_SECONDS} s"
+                    raise LakeError(f"{text}, expected that it is detached between questions") from None
+                self._clock.sleep(_READER_POLL_SECONDS)
 
     def release(self) -> None:
         """Release the lock."""

@@ -30,6 +30,7 @@ from barograph_collector.lake.expiry import KEEP, Expirer, Periods
 from barograph_collector.lake.files import FileWriter, LakeFile
 from barograph_collector.lake.layout import MARKS
 from barograph_collector.lake.place import Lake
+from barograph_collector.lake.refiling import Refiler
 from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.extensions import LakeError
@@ -145,6 +146,7 @@ class Publisher:
         self._parts = parts
         self._batches = parts.batches(store)
         self._compactor = parts.compactor(store.database.name, system)
+        self._refiler = Refiler(store)
         self.archiver = Archiver(store)
         self.expirer = Expirer(store)
         self.expirer.periods = periods
@@ -187,7 +189,7 @@ class Publisher:
         self._note_head()
         while self._is_due() and not self._ending.is_set():
             try:
-                more = any(map(self._stepped, (self.publish, self.compact, self.archive, self.expire)))
+                more = any(map(self._stepped, (self.publish, self.refile, self.compact, self.archive, self.expire)))
             except (LakeError, OSError, duckdb.Error, pa.ArrowException) as error:
                 self._fail(error)
                 return
@@ -240,6 +242,19 @@ class Publisher:
         self.figures.files += len(files)
         self.figures.bytes += sum(file.size for file in files)
         return batch.last < head
+
+    def refile(self) -> bool:
+        """Let rows be under their days that an earlier version has filed otherwise; whether there were some.
+
+        Raises as `publish`.
+        """
+        catalog = self._catalog or self._open()
+        catalog.check(self._known)
+        if not self._refiler.step(catalog, self._writer(catalog)):
+            return False
+        self._compactor.forget()
+        self.archiver.forget()
+        return True
 
     def compact(self) -> bool:
         """Merge files of one table, cluster and day; whether there were some. Raises as `publish`."""
@@ -294,6 +309,7 @@ class Publisher:
         with self._store.cursor() as log:
             self._lake.data.authorize(log)
         self.archiver.forget()
+        self._refiler.forget()
         # Before a commit has this word: after a crash it is not taken for that of another process.
         self._writers = (catalog.last_writer, self._word)
         self._reach(position)
