@@ -287,7 +287,7 @@ class KernelAccount:
             cause,
             numbers=numbers,
             beside=beside,
-            silent=() if shown else tuple(sorted(silent)),
+            silent=() if shown or "transfer" in numbers else tuple(sorted(silent)),
             computed=_have_computed(cause, computed),
         )
 
@@ -296,8 +296,9 @@ def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
     """The cause where waiting has grown, by the nodes whose data is in flight TRANSFER times as long as before.
 
     More than half of them are no node's link. Nodes count that have the square root of the largest factor: the others
-    send to one with a slow link as well, and if to no other, they wait for nothing else. Where that is not known of all
-    nodes, or nothing has grown, the cause remains.
+    send to one with a slow link as well, and if to no other, they wait for nothing else. Of these, those that the time
+    of messages suggests, if there are such. Where that is not known of all nodes, or nothing has grown, the cause
+    remains.
     """
     found = {}
     for host in during.seconds:
@@ -312,8 +313,11 @@ def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
     slow = [host for host, factor in factors.items() if factor >= math.sqrt(factors[worst])]
     if len(slow) > nodes / 2:
         return replace(cause, kind="network", members=("all",))
-    now, was = found[worst]
-    return replace(cause, kind="link", members=tuple(slow), numbers={**cause.numbers, "transfer": now, "usual": was})
+    # What a peer acknowledges late is in flight for longer too.
+    both = tuple(name for name in cause.members if name in slow)
+    now, was = found[both[0] if both else worst]
+    numbers = {**cause.numbers, "transfer": now, "usual": was}
+    return replace(cause, kind="link", members=both or tuple(slow), numbers=numbers)
 
 
 def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, slower: Collection[str]) -> bool | None:
