@@ -129,7 +129,7 @@ def test_where_data_is_in_flight_for_long_a_quiet_node_has_a_row_at_once(node):
         found = []
         for _ in range(seconds):
             counted[:] = counted[0] + flight, counted[1] + 1e6
-            node.proc.sockets = [SocketInfo(b"a", "n2", counted[0], int(counted[1]))]
+            node.proc.sockets = [SocketInfo(b"a", b"n2", counted[0], int(counted[1]))]
             found += node.live(1)
         return found
 

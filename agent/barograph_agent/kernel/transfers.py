@@ -30,8 +30,8 @@ class Transfers:
         apart, provided that they send to others as well.
         """
         before, self._before = self._before, {one.cookie: one for one in self._connections()}
-        seconds: defaultdict[str, float] = defaultdict(float)
-        sent: defaultdict[str, int] = defaultdict(int)
+        seconds: defaultdict[bytes, float] = defaultdict(float)
+        sent: defaultdict[bytes, int] = defaultdict(int)
         for cookie, one in self._before.items():
             was = before.get(cookie)
             if was is not None:
