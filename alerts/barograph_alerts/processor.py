@@ -6,7 +6,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from barograph_alerts.job.remaining import JobRemaining
 from barograph_alerts.job.rows import JobVerdict, remaining_output, score_output, unjudged_output, verdicts
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
+from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.remaining import with_coming
 from barograph_modeler.pace.windows import blocks_by_job
 from barograph_modeler.recognition.signature import looks, may_move
@@ -127,6 +128,15 @@ class Scorer:
         names: the jobs of this log. upto: the last offset that counts.
         """
         return {name: job.offset for name, job in self.jobs.items() if name in names and job.offset <= upto}
+
+    def begun(self, names: Iterable[str]) -> list[tuple[str, str, float]]:
+        """Of these jobs the name, the workload, and the begin in Unix seconds."""
+        return [(name, job.workload, job.started_at) for name in names if (job := self.jobs.get(name)) is not None]
+
+    def begin_with(self, name: str, row: Mapping[str, Any]) -> None:
+        """Compare a job with a pace that its workload had when it began. row: of `paces`."""
+        with self.quarantine.guard("paces"):
+            self.jobs[name].first_pace = row["workload"], Pace.from_row(row)
 
     def close(self, names: Iterable[str]) -> None:
         """Watch jobs no further: they have their final verdicts."""
@@ -348,7 +358,7 @@ class Scorer:
         accepted = accepted_workloads(columns)
         for job in self.jobs.values():
             if job.workload in accepted:
-                job.monitor, job.reported = None, ()
+                job.monitor, job.first_pace, job.reported = None, None, ()
 
     def _read_scores(self, columns: Mapping[str, Column]) -> None:
         for verdict in verdicts(columns):
@@ -441,9 +451,10 @@ class Scorer:
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
         nodes = JobNodes(job.nodes, self._imbalances.places_of(job.workload))
-        pace = None
-        with self.quarantine.guard("paces"):
-            pace = self._references.pace(job.workload)
+        workload, pace = job.first_pace or ("", None)
+        if workload != job.workload:
+            with self.quarantine.guard("paces"):
+                pace = self._references.pace(job.workload)
         return JobMonitor(pace, alpha, margin, longest, job.kernel, nodes)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,14 +13,18 @@ from barograph_alerts.job.references import MAX_SITES, MAX_WORKLOADS
 from barograph_alerts.job.rows import VERDICT_COLUMNS
 from barograph_alerts.processor import BLAMING, MAX_JUDGED, Scorer
 from barograph_collector.client.backfill import Backfill, chosen
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.client.selection import ask, select
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.storage.text import literal
 
 MAX_ROWS: Final = 200_000
 """Latest rows of a table among which the collector looks."""
 MAX_VERDICTS: Final = 20_000
 """Latest final verdicts that are read. Of those before them the ones that blame nodes are, and the jobs' names."""
+JOBS_OF_QUERY: Final = 500
+"""Open jobs that a query names."""
 MAX_OPEN_DAYS: Final = 30
 """A job whose row is older and that has no end is given up: its end was lost, and all blocks since would be read."""
 NEAR: Final = 250_000
@@ -58,6 +63,8 @@ class Restore:
         self._near = near
         self._logs: dict[tuple[str, str], _ReadLog] = {}
         """By the address of the collector and the name of its log."""
+        self._learned: LogReader | None = None
+        """Reads the log that has what was learned."""
 
     def __call__(self, sources: Sequence[FollowedCollector], now: float) -> None:
         """Read these collectors. now: Unix seconds.
@@ -65,6 +72,7 @@ class Restore:
         Raises LogUnavailable and ReadRefused. It may be called again then, and for further collectors later: each row
         is read once.
         """
+        self._learned = next((one.reader for one in sources if "paces" in one.follower.offsets), self._learned)
         # Before the rows of `jobs`: a job with rows up to here is among them.
         heads = [_head(source) for source in sources]
         logs = [self._logs.setdefault((source.endpoint, source.name), _ReadLog()) for source in sources]
@@ -85,6 +93,7 @@ class Restore:
                     self._read_last(source, table, head, now)
             for table in LATEST:
                 self._read_latest(source, table, head, opened, now)
+            self._read_first_paces(opened)
             for table in OF_JOBS - LATEST.keys():
                 source.follower.offsets[table] = head
             source.backfills = [
@@ -146,6 +155,36 @@ class Restore:
             for page in select(source.reader, table, _last(table, max(after + 1, oldest.next_offset), head)):
                 observe(self._scorer, table, page.columns, now)
         source.follower.offsets[table] = max(head, after)
+
+    def _read_first_paces(self, opened: Collection[str]) -> None:
+        """Read the paces that there were when jobs began, where there are later ones.
+
+        By times: offsets of the first collector's log say nothing about jobs of the others.
+        """
+        if (reader := self._learned) is None:
+            return
+        begun = [(job, workload, at) for job, workload, at in self._scorer.begun(opened) if math.isfinite(at)]
+        for start in range(0, len(begun), JOBS_OF_QUERY):
+            jobs = begun[start : start + JOBS_OF_QUERY]
+            values = ", ".join(f"({literal(job)}, {literal(workload)}, {at!r})" for job, workload, at in jobs)
+            within = f'"offset" >= {reader.read("paces", -MAX_ROWS, 1).next_offset}'
+            found, _ = ask(
+                reader,
+                f"WITH begun(job, workload, since) AS (VALUES {values})"
+                ' SELECT max("offset") FILTER (fitted_at <= since) AS first, job FROM begun JOIN paces USING (workload)'
+                f' WHERE {within} GROUP BY job HAVING first < max("offset")',
+                JOBS_OF_QUERY,
+            )
+            of_offset: dict[int, list[str]] = {}
+            for offset, job in zip(*(column.to_pylist() for column in found.columns), strict=True):
+                of_offset.setdefault(offset, []).append(job)
+            if not of_offset:
+                continue
+            for page in select(reader, "paces", f'"offset" IN ({", ".join(map(str, of_offset))})'):
+                for number, offset in enumerate(page.columns["offset"]):
+                    row = {name: values[number] for name, values in page.columns.items()}
+                    for job in of_offset[int(offset)]:
+                        self._scorer.begin_with(job, row)
 
     def _read_latest(
         self, source: FollowedCollector, table: str, head: int, opened: Collection[str], now: float

@@ -178,6 +178,32 @@ def test_the_last_rows_of_the_latest_workloads_are_read_and_decoded_when_a_job_n
     assert decoded == ["b", "d"]
 
 
+@pytest.mark.parametrize("collectors", [1, 2])
+def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began(collectors: int) -> None:
+    endpoints = [f"tcp://{name}:1" for name in "ab"[:collectors]]
+    logs, simulation = [MemoryLog(endpoint) for endpoint in endpoints], Simulation(intervals=2)
+    other = {"means": ["{}"], "residuals": ["[]"], "window_seconds": [1.0]}
+
+    def put_pace(runs: int) -> None:
+        logs[0].put("paces", {"workload": [simulation.workload], "runs": [runs], "fitted_at": [simulation.now]} | other)
+        simulation.now += 1.0
+
+    first = job(logs[-1], simulation, ended=False)
+    for runs in (1, 2):
+        put_pace(runs)
+    second = job(logs[-1], simulation, ended=False)
+    for runs in (3, 4):
+        put_pace(runs)
+    third = job(logs[-1], simulation, ended=False)
+    job(logs[0], simulation, ended=True)
+    scorer, sources = Scorer(), [source_of(log, endpoints) for log in logs]
+    Restore(scorer)(sources, NOW)
+    paces = [scorer._new_monitor(scorer.jobs[name]).evidence.pace for name in (first, second, third)]
+    assert [pace and pace.runs for pace in paces] == [4, 2, 4]
+    scorer.jobs[second].assign("another", "like")
+    assert scorer._new_monitor(scorer.jobs[second]).evidence.pace is None
+
+
 @pytest.mark.quarantine
 def test_a_malformed_pace_is_reported_once_and_its_job_is_judged_without_it() -> None:
     scorer, simulation = Scorer(), Simulation()

@@ -367,7 +367,7 @@ class JudgingTally(Tally):
     def __init__(self, may_resend: Callable[[str], bool], pages: int, near: int) -> None:
         super().__init__(may_resend)
         self.scorer = Scorer()
-        self.open_jobs = self.scorer.open_jobs
+        self.open_jobs, self.begun, self.begin_with = self.scorer.open_jobs, self.scorer.begun, self.scorer.begin_with
         self.forget_before, self.give_up_before = self.scorer.forget_before, self.scorer.give_up_before
         self._restore = Restore(self, near)  # type: ignore[arg-type]
         self._pages = pages

@@ -23,6 +23,7 @@ from barograph_alerts.job.progress import Problem
 from barograph_alerts.job.remaining import JobRemaining
 from barograph_alerts.job.verdict import COMPARED
 from barograph_modeler.maxima.runtime import runtime_scale
+from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.remaining import remaining_beyond
 from barograph_modeler.pace.windows import JobBlocks
 
@@ -65,7 +66,7 @@ class WatchedJob:
     """A job's data from the log, its monitor, and the last report."""
 
     def __init__(self) -> None:
-        self.offset = 0
+        self.offset = self.nodes = 0
         self.seen_at = math.nan
         """When its row of `jobs` was read, in Unix seconds."""
         self.workload = ""
@@ -80,7 +81,9 @@ class WatchedJob:
         """Number of its rows of `assignments`."""
         self.looks: set[float] = set()
         """Ages at which it was reported what the run communicates, each a reason to say it again."""
-        self.app = self.user = ""
+        self.app = self.user = self.host = ""
+        self.first_pace: tuple[str, Pace] | None = None
+        """A workload and its pace when the job began, where that was another one than it is known for now."""
         self.monitor: JobMonitor | None = None
         self.waiting: list[tuple[JobBlocks, npt.NDArray[np.float64]]] = []
         """Blocks, and the longest interval of each."""
@@ -88,8 +91,6 @@ class WatchedJob:
         """Those that were judged already, of the first KEPT_SECONDS or KEPT_INTERVALS; None later."""
         self.silences: list[SilentSpan] = []
         self.work: list[WorkSpan] = []
-        self.nodes = 0
-        self.host = ""
         self.started_at = self.runtime_seconds = math.nan
         self.problem: Problem | None = None
         self.runtime_prior: RuntimePrior | None = None

@@ -81,16 +81,19 @@ class Catalog:
         position = committed.positions.get(self._collector, 0)
         self.last_writer = committed.writers.get(self._collector, "")
         if self.last_writer and self.accepted and self.last_writer not in self.accepted:
-            raise LakeError(
-                f"{self._name} has rows of collector {self._collector} that another process has written,"
-                " expected no other collector that has its name: stop one of the two"
-            )
+            raise self._foreign()
         if position < known:
             raise LakeError(
                 f"{self._name} has rows of collector {self._collector} up to {position},"
                 f" expected {known} at least: it is an older copy, or another lake"
             )
         return position
+
+    def _foreign(self) -> LakeError:
+        return LakeError(
+            f"{self._name} has rows of collector {self._collector} that another process has written,"
+            " expected no other collector that has its name: stop one of the two"
+        )
 
     def check(self, known: int) -> None:
         """Raises LakeError where the lake, which has had this position, is not there: an empty directory is none."""
@@ -113,11 +116,8 @@ class Catalog:
         """
         with self._transaction():
             committed = self._committed()
-            if (found := committed.positions.get(self._collector, 0)) != before:
-                raise LakeError(
-                    f"{self._name} has rows of collector {self._collector} up to {found},"
-                    f" expected {before}: another process has written them"
-                )
+            if committed.positions.get(self._collector, 0) != before:
+                raise self._foreign()
             committed.positions[self._collector] = position
             committed.writers[self._collector] = self.writer
             self._describe(f"rows {before + 1} to {position} of {self._collector}", committed)
