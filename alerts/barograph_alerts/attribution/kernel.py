@@ -295,10 +295,10 @@ class KernelAccount:
 def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
     """The cause where waiting has grown, by the nodes whose data is in flight TRANSFER times as long as before.
 
-    More than half of them are no node's link. Nodes count that have the square root of the largest factor: the others
-    send to one with a slow link as well, and if to no other, they wait for nothing else. Of these, those that the time
-    of messages suggests, if there are such. Where that is not known of all nodes, or nothing has grown, the cause
-    remains.
+    Nodes count that have the square root of the largest factor. Of these, those are named that the time of messages
+    suggests, else the only one: what a busy peer acknowledges late is in flight for longer too. Where there is no such
+    one, or they are more than half of the nodes, it is the network. Where that is not known of all nodes, or nothing
+    has grown, the cause remains.
     """
     found = {}
     for host in during.seconds:
@@ -311,13 +311,11 @@ def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
     if cause.kind not in ("network", "link") or len(found) < max(nodes, 2) or factors[worst] < TRANSFER:
         return cause
     slow = [host for host, factor in factors.items() if factor >= math.sqrt(factors[worst])]
-    if len(slow) > nodes / 2:
+    named = tuple(name for name in cause.members if name in slow) or tuple(slow[:1])
+    if len(slow) > nodes / 2 or (len(slow) > 1 and named[0] not in cause.members):
         return replace(cause, kind="network", members=("all",))
-    # What a peer acknowledges late is in flight for longer too.
-    both = tuple(name for name in cause.members if name in slow)
-    now, was = found[both[0] if both else worst]
-    numbers = {**cause.numbers, "transfer": now, "usual": was}
-    return replace(cause, kind="link", members=both or tuple(slow), numbers=numbers)
+    now, was = found[named[0]]
+    return replace(cause, kind="link", members=named, numbers={**cause.numbers, "transfer": now, "usual": was})
 
 
 def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, slower: Collection[str]) -> bool | None:
