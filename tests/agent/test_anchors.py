@@ -72,6 +72,38 @@ def test_a_task_is_an_iteration_where_a_master_tests_for_answers_and_waits_for_t
         assert anchors.find(records(calls[:end])) == Anchor(NUMBERS["Recv"], 4)
 
 
+def test_two_loops_one_after_the_other_are_one_iteration() -> None:
+    """Neither has calls between its passes that come once: the anchor is each 50th call of one of them."""
+    calls: list[Call] = [*[(1, "Send", 0, 1)] * 50, *[(2, "Recv", 0, 1)] * 50] * 12
+    for end in range(900, len(calls), 41):
+        anchor = anchors.find(records(calls[:end]))
+        assert anchor is not None
+        assert anchor.every == 50
+
+
+@pytest.mark.parametrize("returns", [True, False], ids=["there and back", "there"])
+def test_a_step_whose_calls_come_twice_is_an_iteration_whatever_comes_each_twentieth(returns: bool) -> None:
+    """Both neighbours are one rank. Each twentieth step has other calls in place of those of the way back."""
+    there, back = [(1, "Sendrecv", 0, 1)] * 2, [(2, "Sendrecv", 0, 1)] * 2
+    if not returns:
+        there, back = [*there, (1, "Sendrecv", 0, 2), (1, "Sendrecv", 0, 2)], []
+    calls: list[Call] = []
+    for step in range(1, 401):
+        calls += [*there, *(back if step % 20 else [(3, "Sendrecv", 0, 1), (4, "Sendrecv", 0, 1)])]
+    anchor = anchors.find(records(calls))
+    assert anchor is not None
+    assert len(anchors.occurrences(records(calls), anchor)) == 400
+
+
+@pytest.mark.parametrize(("share", "interrupted"), [(0.3, True), (0.7, False)])
+def test_a_loop_is_interrupted_if_it_pauses_again_and_again_for_much_of_the_time(
+    share: float, interrupted: bool
+) -> None:
+    calls: list[Call] = [*[(1, "Send", 0, 1)] * 20, *[(2, "Recv", 0, 1)] * 10] * 4
+    seconds = [*[share / 20] * 20, *[(1 - share) / 10] * 10] * 4
+    assert anchors.is_interrupted(records(calls, seconds), Anchor(NUMBERS["Send"], 1)) is interrupted
+
+
 def test_the_iterations_of_generated_programs_are_found() -> None:
     missed, played = [], 0
     for seed in range(PROGRAMS):

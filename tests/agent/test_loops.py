@@ -94,7 +94,7 @@ def test_every_iteration_is_an_interval_also_those_before_the_anchor_was_named(r
     repeat(1000, rank.iteration)
     rank.collective()
     rank.look(final=True)
-    assert rank.wanted == Want(op=WAITALL, site=rank.sites[2], generation=1)
+    assert rank.wanted == Want(calls=True, op=WAITALL, site=rank.sites[2], generation=1)
     assert [number for number, *_ in rank.intervals] == list(range(1006))
     seconds = np.array([seconds for _, seconds, _ in rank.intervals])
     assert seconds[5:1005] == pytest.approx(0.01, rel=1e-6)
@@ -105,6 +105,42 @@ def test_every_iteration_is_an_interval_also_those_before_the_anchor_was_named(r
     # A message in each iteration; those of iterations before the anchor was named are not counted either.
     assert rank.sent[0] == rank.reported[0] - 6
     assert rank.rings.rows == 1006
+
+
+@pytest.mark.parametrize("steps", [8, 30], ids=["that ends before the trial does", "that goes on"])
+def test_a_step_of_two_sweeps_is_an_iteration_though_the_first_search_has_seen_a_sweep_only(
+    rank: Rank, steps: int
+) -> None:
+    def sweep(site: int, op: int) -> None:
+        for _ in range(40):
+            rank.pass_time(0.01)
+            rank.shim.call(rank.now_ns, rank.sites[site], op)
+
+    def step() -> None:
+        sweep(0, SEND)
+        sweep(1, RECV)
+        rank.pass_time(0.3)
+        rank.shim.call(rank.now_ns, rank.sites[2], WAITALL)
+
+    repeat(2, step)
+    assert rank.wanted.op in (SEND, RECV)
+    repeat(steps - 2, step)
+    rank.look(final=True)
+    assert len(rank.intervals) == steps
+    assert [seconds for _, seconds, _ in rank.intervals] == pytest.approx([1.1] * steps, rel=1e-6)
+    assert rank.rings.counted() == (steps, 0)
+
+
+def test_iterations_are_told_after_half_a_minute_though_other_ranks_take_all_searches(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeat(20, lambda: rank.iteration(0.3))
+    assert rank.wanted.op == WAITALL
+    monkeypatch.setattr("barograph_agent.reduce.ring_set.SEARCHES", 0)
+    repeat(70, lambda: rank.iteration(0.3))
+    assert rank.intervals == []
+    repeat(30, lambda: rank.iteration(0.3))
+    assert len(rank.intervals) > 110
 
 
 def test_a_rank_with_collectives_in_its_loop_has_no_anchor(rank: Rank) -> None:

@@ -51,6 +51,7 @@ FACTOR = 1.5
         iterating.parallel_hdf5,
         iterating.phyml,
         iterating.pool,
+        iterating.rmpi,
         iterating.ruby,
     ],
 )

@@ -109,6 +109,27 @@ end
 puts "swaps 2000" if world.rank == 0
 MPI.Finalize
 """
+DEALT = """\
+library(Rmpi)
+rank <- mpi.comm.rank(0)
+workers <- mpi.comm.size(0) - 1
+if (rank == 0) {
+  for (worker in 1:workers) mpi.send.Robj(worker, worker, 1, comm = 0)
+  for (done in 1:600) {
+    mpi.recv.Robj(mpi.any.source(), mpi.any.tag(), comm = 0)
+    task <- if (done + workers <= 600) done + workers else -1
+    mpi.send.Robj(task, mpi.get.sourcetag()[1], 1, comm = 0)
+  }
+  cat("tasks", done, "\\n")
+} else repeat {
+  task <- mpi.recv.Robj(0, mpi.any.tag(), comm = 0)
+  if (task < 0) break
+  end <- Sys.time() + 0.03
+  while (Sys.time() < end) sqrt(1:1000)
+  mpi.send.Robj(task^2, 0, 1, comm = 0)
+}
+mpi.quit()
+"""
 ROWS = """\
 import time
 from mpi4py import MPI
@@ -213,6 +234,13 @@ def ruby() -> IteratingProgram:
     needs = {"/usr/share/doc/ruby-mpi": "ruby-mpi"}
     made = debian("ruby-mpi", 2, ["/usr/bin/ruby", "swaps.rb"], {"swaps.rb": SWAPPED}, needs=needs)
     return IteratingProgram(made, lambda folder: int(_all(r"^swaps (\d+)$", folder)[-1]))
+
+
+def rmpi() -> IteratingProgram:
+    """R: tasks of 30 ms, which a master deals out."""
+    needs = {"/usr/lib/R/site-library/Rmpi": "r-cran-rmpi"}
+    made = debian("r-cran-rmpi", 3, ["/usr/bin/Rscript", "dealt.R"], {"dealt.R": DEALT}, needs=needs)
+    return IteratingProgram(made, lambda folder: int(_all(r"^tasks (\d+)", folder)[-1]))
 
 
 def parallel_hdf5() -> IteratingProgram:

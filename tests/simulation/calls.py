@@ -171,10 +171,10 @@ class Program:
         rng = np.random.default_rng(seed)
         kinds = (
             *(self.steps, self.nested, self.converging, self.tasks, self.rounds),
-            *(self.phases, self.rare, self.regular, self.fast),
+            *(self.phases, self.rare, self.regular, self.fast, self.sweeps, self.folded),
         )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.3, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05)
+        shares = (0.22, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.05, 0.03)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
@@ -240,6 +240,40 @@ class Program:
         """An inner loop of a fixed number of passes."""
         count = int(rng.choice([2, 3, 4, 5, 8, 10, 20, 50]))
         return self._around(rng, rank, [count] * max(800 // count, 24))
+
+    def sweeps(self, rng: np.random.Generator, rank: int) -> Trace:
+        """Steps with two loops, one after the other: sweeps through a grid, plane by plane, there and back."""
+        parts, trace = self._begin(rng, rank)
+        there, back, rest = parts.call("Recv", 1, 1), parts.call("Send", 1, 1), parts.some(1)
+        planes, seconds = int(rng.integers(10, 100)), float(rng.uniform(0.1, 2.5))
+        each = seconds * float(rng.uniform(0.25, 0.45)) / planes
+        ends = []
+        for _ in range(int(80.0 / seconds)):
+            for call in (there, back):
+                self._run(trace, lambda call=call: [call], planes, each, rng)  # type: ignore[misc]
+            ends += self._run(trace, rest, 1, seconds - 2 * planes * each, rng)
+        self.loops = [Loop("steps", ends, may_be=True)]
+        return trace
+
+    def folded(self, rng: np.random.Generator, rank: int) -> Trace:
+        """Steps of molecules: both neighbours in a direction are one rank, so all calls come twice; every so many steps
+        some of them do not come, and others do."""
+        parts, trace = self._begin(rng, rank)
+        there, back, moved = (parts.call("Sendrecv")[0] for _ in range(3))
+        peers = [one for peer in range(1, int(rng.integers(2, 5))) for one in (peer, peer)]
+        usual = [parts.call("Sendrecv", 1, peer, there) for peer in peers]
+        returned = [parts.call("Sendrecv", 1, peer, back) for peer in reversed(peers)]
+        others = [parts.call("Sendrecv", 1, peer, moved) for peer in peers for _ in range(2)]
+        every, made = int(rng.integers(10, 40)), 0
+
+        def one() -> list[Call]:
+            nonlocal made
+            made += 1
+            return usual + (returned if made % every else others)
+
+        steps = self._run(trace, one, int(rng.integers(400, 1000)), float(rng.uniform(0.01, 0.05)), rng)
+        self.loops = [Loop("steps", steps, may_be=True)]
+        return trace
 
     def converging(self, rng: np.random.Generator, rank: int) -> Trace:
         """The number of inner passes changes at random, and in the long run."""

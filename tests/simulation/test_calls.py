@@ -8,11 +8,11 @@ from barograph_agent.reduce.iterations import IterationReducer
 from simulation.calls import MIN_FOUND, attempt
 
 PROGRAMS = 40
-FAST = 141
+FAST = 315
 """A program that makes 900,000 calls a second."""
 KILLED = range(1, 21)
 """Programs of which some sidecars are killed."""
-CHANGING = (5, 15, 50)
+CHANGING = (18, 53, 66)
 """Programs with several loops one after the other."""
 
 

@@ -15,7 +15,8 @@ Where ranks answer whatever message comes, several together are alike, and an it
 
 Of all candidates the most frequent one has the shortest iteration, whatever the number of calls in it. Where every
 token comes several times in an iteration, the period is where the sequence is most like itself (autocorrelation), and
-the anchor is each n-th occurrence.
+the anchor is each n-th occurrence. A loop that is interrupted again and again, as a sweep through a grid that is
+followed by another one, is the iteration only if nothing else is.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ MIN_SPAN: Final = 0.5
 """They do so over at least this share of the calls of the more frequent one."""
 MIN_MATCH: Final = 0.85
 """Share of the calls that are those one period later."""
+MAX_EXACT: Final = 8
+"""Tokens whose autocorrelation is calculated one by one."""
+ALWAYS: Final = 0.98
+"""Calls in a period that come in nearly every one, as a share of the most frequent one's."""
+SAME_PEAK: Final = 0.05
+"""Lags whose matches are within this share of the best one beside them are as good."""
 MAX_ORDER: Final = 64
 """Longest order of the calls of one site."""
 FROM_ANY: Final = ("Waitany", "Waitsome", "Testany", "Testsome")
@@ -76,6 +83,14 @@ MAX_LOOPS: Final = 4
 """Loops that are sought in the calls of one rank, one before the other."""
 MIN_LOOP_SECONDS: Final = 1.0
 """Least time of a loop that is not the last one."""
+MIN_TURN: Final = 0.85
+"""Share of the segments of one turn, from which on a token comes in it, and below the rest of which it does not."""
+MIN_PAUSE: Final = 3.0
+"""Calls between two occurrences of an anchor, in multiples of the usual number, that interrupt its loop."""
+MIN_PAUSES: Final = 2
+"""Such pauses, from which on its loop is a part of another one, if they take more than MAX_PAUSE_TIME."""
+MAX_PAUSE_TIME: Final = 0.4
+"""The same as a share of the time: of two loops that take turns, each is interrupted."""
 MAX_BREAK: Final = 10.0
 """Calls between two occurrences of an anchor, in multiples of the usual number, from which on its loop begins anew."""
 
@@ -113,12 +128,35 @@ def find(calls: Records) -> Anchor | None:
 def _find(calls: Records) -> Anchor | None:
     """The same of one thread."""
     parts: list[_Tokens] = []
+    inner: list[Anchor] = []
     for part in _newest(calls):
         parts.append(tokens := _Tokens(part))
-        anchor = tokens.by_segments() or tokens.by_period()
-        if anchor is not None:
+        anchor = _better(part, tokens)
+        if anchor is not None and is_interrupted(calls, anchor):
+            inner.append(anchor)
+        elif anchor is not None:
             return anchor
-    return next(filter(None, (tokens.by_messages() for tokens in parts)), None)
+    return next(filter(None, (tokens.by_messages() for tokens in parts)), inner[0] if inner else None)
+
+
+def _better(calls: Records, tokens: _Tokens) -> Anchor | None:
+    """The anchor by segments, or that by the period if several segments are one, or many of it are in one segment."""
+    segments, period = tokens.by_segments(), tokens.by_period()
+    if not segments or not period:
+        return segments or period
+    ratio = len(occurrences(calls, segments)) / max(len(occurrences(calls, period)), 1)
+    if ratio < 1 / MIN_ITERATIONS:
+        return segments if is_interrupted(calls, period) else period
+    return period if tokens.takes_turns(occurrences(calls, segments), round(ratio)) else segments
+
+
+def is_interrupted(calls: Records, anchor: Anchor) -> bool:
+    """Whether the loop of this anchor has been interrupted again and again, for a large part of the time."""
+    at = occurrences(calls, anchor)
+    gaps = np.diff(at)
+    pauses = gaps > MIN_PAUSE * np.median(gaps) if len(gaps) else np.zeros(0, bool)
+    seconds = np.diff(calls["exit_ns"][at].astype(np.int64))
+    return bool(pauses.sum() >= MIN_PAUSES and seconds[pauses].sum() > MAX_PAUSE_TIME * seconds.sum())
 
 
 def _newest(calls: Records) -> Iterator[Records]:
@@ -267,18 +305,31 @@ class _Tokens:
         return bool(lasts and len(at) >= _as_often(int(between)))
 
     def by_period(self) -> Anchor | None:
-        """By the shortest lag at which the sequence equals itself."""
-        period = self._period()
-        if not period:
-            return None
-        iterations = len(self._sequence) / period
-        each = np.maximum(np.rint(self._counts / iterations), 1.0)
-        fits = (np.abs(self._counts / iterations / each - 1) < 1 - SAME_COUNT) & (each <= MAX_EVERY)
-        tokens = np.flatnonzero(fits).tolist()
-        if not tokens or iterations < MIN_ITERATIONS:
-            return None
-        token = min(tokens, key=lambda one: (each[one], self._rank_of(one)))
-        return self._anchor(token, int(each[token]))
+        """By the shortest lag at which the sequence equals itself, and after which a call has come equally often."""
+        for period in self._periods():
+            iterations = len(self._sequence) // period
+            counts = np.bincount(self._sequence[-iterations * period :], minlength=len(self._keys)) / iterations
+            each = np.maximum(np.rint(counts), 1.0)
+            fits = (np.abs(counts / each - 1) < 1 - SAME_COUNT) & (each <= MAX_EVERY)
+            if iterations < MIN_ITERATIONS or not fits.any():
+                continue
+            fits &= each == each[fits].min()
+            # What is left out now and then is no anchor.
+            fits &= counts >= ALWAYS * counts[fits].max()
+            token = min(np.flatnonzero(fits).tolist(), key=self._rank_of)
+            return self._anchor(token, int(each[token]))
+        return None
+
+    def takes_turns(self, at: Integers, number: int) -> bool:
+        """Whether a token that comes in one of so many segments is missing in another one, again and again."""
+        if not 2 <= number <= MIN_ITERATIONS:
+            return False
+        segment = np.repeat(np.arange(len(at) - 1), np.diff(at))
+        inner = self._sequence[at[0] : at[-1]]
+        pairs = np.unique(np.stack([segment, inner]), axis=1)
+        presence = np.zeros((number, len(self._keys)))
+        np.add.at(presence, (pairs[0] % number, pairs[1]), number / (len(at) - 1))
+        return bool(((presence.max(axis=0) >= MIN_TURN) & (presence.min(axis=0) <= 1 - MIN_TURN)).any())
 
     def by_messages(self) -> Anchor | None:
         """Each n-th message that is received: where ranks answer whatever comes, what one takes differs by chance.
@@ -337,20 +388,28 @@ class _Tokens:
         seconds = np.diff(self._times[at])
         return bool(seconds[with_rare].sum() <= MAX_RARE_TIME * max(seconds.sum(), 1))
 
-    def _period(self) -> int:
-        """The shortest lag, up to a quarter of the sequence, at which it equals itself; 0 if there is none.
+    def _periods(self) -> Iterator[int]:
+        """Lags, up to a quarter of the sequence, at which it equals itself, more than at those beside them.
 
-        The autocorrelation of random phases, one for each token, is a match's share but for noise.
+        The autocorrelation of each of few tokens, in sum, is a match's share. That of random phases, one for each of
+        many tokens, is it but for noise.
         """
-        size = len(self._sequence)
-        phases = np.exp(2j * np.pi * np.random.default_rng(size).random(len(self._keys)))[self._sequence]
-        spectrum = np.fft.fft(phases, 2 * size)
-        correlation = np.fft.ifft(np.abs(spectrum) ** 2).real[: size // 4 + 1] / (size - np.arange(size // 4 + 1))
+        size, tokens = len(self._sequence), len(self._keys)
+        if tokens <= MAX_EXACT:
+            signals = (self._sequence == np.arange(tokens)[:, None]).astype(float)
+        else:
+            signals = np.exp(2j * np.pi * np.random.default_rng(size).random(tokens))[None, self._sequence]
+        power = (np.abs(np.fft.fft(signals, 2 * size)) ** 2).sum(axis=0)
+        correlation = np.fft.ifft(power).real[: size // 4 + 1] / (size - np.arange(size // 4 + 1))
         likely = np.flatnonzero(correlation >= MIN_MATCH - 0.1)
-        for lag in likely[likely > 0][:MAX_CANDIDATES].tolist():
+        likely = likely[likely > 0]
+        ranges = np.split(likely, np.flatnonzero(np.diff(likely) > 1) + 1) if len(likely) else []
+        for lags in ranges[:MAX_CANDIDATES]:
+            values = correlation[lags]
+            peaks = (values >= np.append(values[1:], 0)) & (values >= np.append(0, values[:-1]))
+            lag = int(lags[peaks & (values >= values.max() - SAME_PEAK)][0])
             if (self._sequence[lag:] == self._sequence[:-lag]).mean() >= MIN_MATCH:
-                return int(lag)
-        return 0
+                yield lag
 
 
 def _as_often(count: int) -> float:

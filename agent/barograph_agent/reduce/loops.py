@@ -8,7 +8,9 @@ A loop that has ended before its anchor is found is recalled too, and forgotten,
 
 Iterations are held back until TRIAL_SECONDS have passed without a collective, the table is half full or the run ends.
 If GAPS collectives come before that, these are the intervals, and the iterations are discarded: a program that has
-collectives has the same intervals on a slow day.
+collectives has the same intervals on a slow day. Calls are written meanwhile, and an anchor is sought again in all of
+them: the first seconds may have been those of an inner loop. While the best one is of a loop that is interrupted again
+and again, iterations are held back for up to MAX_QUIET_SECONDS.
 
 State is in memory only. A sidecar that continues after one that was killed finds in the ring what that one wanted.
 """
@@ -22,7 +24,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import MAX_CALLS, MAX_EVERY, Anchor, find, lasts, loops, occurrences
+from barograph_agent.reduce.anchors import MAX_CALLS, MAX_EVERY, Anchor, find, is_interrupted, lasts, loops, occurrences
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
 FLOWS: Final = 3
@@ -76,7 +78,8 @@ class Loop:
         self._pause = FIND_SECONDS
         self._iterations, self._compared, self._dropped, self._longest = 0, 0, 0, 0.0
         self._held_from: int | None = None
-        self._awaits = self._is_trial = False
+        self._awaits = self._is_trial = self._is_replaced = False
+        self._made = 0
         self._recalled = np.empty(0, RECORD)
         self._discarded: int | None = None
         self.called_ns = 0
@@ -122,12 +125,15 @@ class Loop:
         else:
             self._called_at = now  # calls that are not written may come
         self._recall(after_ns)
+        if self._is_replaced:
+            self._is_replaced = False
+            self._discard()
         if self._want.op and self._has_regular_collectives():
             self._ask(Want(generation=self._want.generation))
             self._discard()
         elif self._flows >= FLOWS and not self._want.op:
             self._ask(Want(generation=self._want.generation))
-            self._calls.clear()
+            self._forget()
         elif not self.is_too_fast and not self._awaits and self._is_missed(now):
             if (
                 may_search
@@ -138,18 +144,42 @@ class Loop:
             ):
                 self._search(now, after_ns, may_return=not self._want.op and quiet < TRIAL_SECONDS)
             if now >= self._rests_until and not self._want.calls:
-                self._calls.clear()
+                self._forget()
                 self._ask(self._want._replace(calls=True))
-        return self._release() if self._is_decided(now, quiet) else np.empty(0, RECORD)
+        return self._release() if self._is_decided(now, quiet, may_search=may_search) else np.empty(0, RECORD)
 
-    def _is_decided(self, now: float, quiet: float) -> bool:
+    def _is_decided(self, now: float, quiet: float, *, may_search: bool) -> bool:
         """Whether iterations that are held back, if any, are to be read now."""
         if self._held_from is None:
             return True
         if self._awaits:
             return False
         half = (self.ring.iteration_head - self._held_from) * 2 > self.ring.iteration_capacity
-        return not self._is_trial or quiet >= TRIAL_SECONDS or half or self._seeks(now)
+        if not self._is_trial or half or self._seeks(now):
+            return True
+        return quiet >= TRIAL_SECONDS and not (self._has_all and self._is_doubtful(now, quiet, may_search=may_search))
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether all calls since the begin of the loop are remembered."""
+        return self._made <= MAX_HISTORY
+
+    def _is_doubtful(self, now: float, quiet: float, *, may_search: bool) -> bool:
+        """Whether another anchor may be better, by all calls since the begin of the loop."""
+        if quiet >= MAX_QUIET_SECONDS:
+            return False  # also where the searches of other ranks come first
+        if not may_search or now - self._searched_at < self._pause:
+            return True
+        self._searched_at, self.has_searched = now, True
+        calls = self._history()[-MAX_CALLS:]
+        anchor = find(calls)
+        if anchor is None or _is_same(anchor, self._want):
+            self._wait_longer()
+            return is_interrupted(calls, _anchor(self._want))
+        # First the shim stops to record the one that was named: its records would be among those of the other.
+        self._is_replaced, self._pause = True, 0.0
+        self._ask(Want(calls=True, generation=self._want.generation))
+        return True
 
     def _release(self) -> Records:
         found, self._recalled = self._recalled, np.empty(0, RECORD)
@@ -212,7 +242,9 @@ class Loop:
         first, calls = self.ring.calls(self._position)
         if first > self._position:
             self._calls.clear()
+            self._made = MAX_HISTORY
         made, self._position = first + len(calls) - self._position, first + len(calls)
+        self._made += made
         if len(calls):
             self._calls.append(calls)
             self.called_ns, self._called_at = int(calls["exit_ns"][-1]), now
@@ -224,6 +256,10 @@ class Loop:
             self._rests_until = now + REST * passed
             self._ask(self._want._replace(calls=False))
 
+    def _forget(self) -> None:
+        self._calls.clear()
+        self._made = 0
+
     def _history(self) -> Records:
         return np.concatenate(self._calls) if self._calls else np.empty(0, CALL)
 
@@ -233,7 +269,10 @@ class Loop:
             self._read_calls(now, math.inf)
         if self._held_from is not None:
             self._recall(after_ns, final=True)
-            return
+            better = find(self._history()[-MAX_CALLS:]) if self._is_trial and self._has_all else None
+            if better is None or _is_same(better, self._want):
+                return
+            self._discard()
         calls = self._history()
         if not self.is_too_fast and self._quiet(now) >= self._limit():
             anchor = find(calls)
@@ -295,7 +334,8 @@ class Loop:
     def _recall(self, after_ns: int, *, final: bool = False) -> None:
         """Recall iterations before the first record of a new anchor, once that is there, or all at the end."""
         if not self._awaits or self._held_from is None:
-            if self._want.calls and self._want.op and not self._is_missed(self._stepped_at):
+            is_tried = self._held_from is not None and self._is_trial
+            if self._want.calls and self._want.op and not is_tried and not self._is_missed(self._stepped_at):
                 self._ask(self._want._replace(calls=False))
             return
         fresh = self.ring.iterations(self._held_from, self.ring.iteration_head)
@@ -309,8 +349,9 @@ class Loop:
         self._awaits = False
         self._read_calls(self._stepped_at, math.inf)
         calls = self._history()
-        self._calls.clear()
-        self._ask(self._want._replace(calls=False))
+        if not (self._is_trial and self._has_all):
+            self._calls.clear()
+            self._ask(self._want._replace(calls=False))
         calls = calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= fresh[0]["exit_ns"])]
         self._recalled = _iterations(calls, anchor, is_recorded=True)
 
