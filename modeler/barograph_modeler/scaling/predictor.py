@@ -63,7 +63,15 @@ from barograph_modeler.scaling.pool import Pool, posterior, relevant
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
 from barograph_modeler.scaling.sizes.law import BilinearLaw
-from barograph_modeler.scaling.sizes.weighing import LAW, MAX_PROBLEMS, SIZED, ModelWeights, held_out, prior_weights
+from barograph_modeler.scaling.sizes.weighing import (
+    LAW,
+    MAX_PROBLEMS,
+    SIZED,
+    ModelWeights,
+    about_mean,
+    held_out,
+    prior_weights,
+)
 from barograph_modeler.scaling.unseen import from_other_problems
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
@@ -436,6 +444,8 @@ class Predictor:
         if SIZED in models:
             weights = self.weights.of_models(models, is_series=known.configurations.is_series)
         weights, mixture = join(models, weights, self._merits(known))
+        if SIZED in models:
+            mixture = about_mean(mixture, models, weights)
         mixture = mixture.widened(*self.calibration.widenings[Scales.of(known.runs.scales.size)])
         limits = central_limits(mixture)
         kinds = self._kinds([key]) if CURVES in models else {}

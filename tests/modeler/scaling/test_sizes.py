@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from barograph_modeler.scaling import configurations as bounds
+from barograph_modeler.scaling.calibration import join
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
@@ -130,6 +131,21 @@ def test_curves_of_each_size_decide_where_sizes_do_not_follow_one_law():
     model = predicted(fit({"a": repeated(rows)}), 128, 4.0).model
     assert model.get(SIZED, 0) + model.get(LAW, 0) == pytest.approx(1 - weights.by_case["known size"][CURVES])
     assert sum(model.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("size", [4.0, 6.0], ids=["a known size", "a new size"])
+def test_what_is_expected_is_the_mean_of_the_models_in_logarithms(size):
+    floors = {1.0: 0.1, 2.0: 30.0, 4.0: 0.2, 8.0: 60.0, 16.0: 0.1}
+    rows = [(p, n, floor + 100 * n / p) for n, floor in floors.items() for p in (1, 2, 4, 8, 16, 32, 64)]
+    predictor = fit({"a": repeated(rows)})
+    models = predictor.models("a", 512, (size,))
+    weights = predictor.weights.of_models(models, is_series=False)
+    mean = sum(weights[name] * one.quantile(0.5) for name, one in models.items())
+    assert abs(mean - join(models, weights)[1].quantile(0.5)) > 0.02  # the median of their mixture is elsewhere
+    answer = predicted(predictor, 512, size)
+    assert np.log(answer.expected_seconds) == pytest.approx(mean)
+    assert answer.quantile(0.5) == pytest.approx(answer.expected_seconds)
+    assert answer.lower_seconds < answer.expected_seconds < answer.upper_seconds
 
 
 def test_the_law_learned_run_by_run_is_the_regression_with_its_priors():

@@ -100,5 +100,14 @@ def prior_weights(models: Mapping[str, Mixture], *, is_series: bool) -> Mapping[
     return PRIORS[_case(models, is_series=is_series)]
 
 
+def about_mean(mixture: Mixture, models: Mapping[str, Mixture], weights: Mapping[str, float]) -> Mixture:
+    """A mixture of models, moved so that its median is the weighted mean of theirs, in log seconds.
+
+    Where two models of much weight differ, the median is that of one of them, whichever has a little more.
+    """
+    mean = sum(weights[name] * one.quantile(0.5) for name, one in models.items())
+    return mixture.shifted(mean - mixture.quantile(0.5))
+
+
 def _case(models: Mapping[str, Mixture], *, is_series: bool) -> Case:
     return "known size" if CURVES in models else ("series" if is_series else "new size")
