@@ -7,12 +7,12 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
+from barograph_collector.client.selection import select
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import READ_SECONDS, serve
 from barograph_collector.daemon.service import CannotStart, Exit
@@ -126,9 +126,11 @@ def _prepare(
         keeper.restore(sources)
     if early.begin(sources):
         processor.early = early.recognizer
-    for page in chain.from_iterable(source.reader.read_latest("assignments", RECORDED) for source in sources):
-        with processor.quarantine.guard("assignments"):
-            processor.read_assignments(page.columns, CLOCK.now())
+    for source in sources:
+        first = source.reader.read("assignments", -RECORDED, 1).next_offset
+        for page in select(source.reader, "assignments", f'"offset" >= {first}', ["job", "workload"]):
+            with processor.quarantine.guard("assignments"):
+                processor.read_assignments(page.columns, CLOCK.now())
 
 
 def _each_cycle(processor: ModelerProcessor, access: Access | None, early: EarlyReader) -> None:

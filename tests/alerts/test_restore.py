@@ -21,9 +21,8 @@ from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.sources import FollowedCollector
-from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_modeler.pace.pace import Pace
-from helpers.answers import answered
+from helpers.answers import answered, arrow
 from helpers.jobs import Simulation, scores_of, verdict
 
 NOW = 1e9
@@ -76,16 +75,6 @@ class MemoryLog:
     def read_all(self, table: str, after: int) -> Iterator[RowBatch]:
         behind = sum(row["offset"] > after for row in self.rows[table])
         return self.read_latest(table, behind) if behind else iter(())
-
-
-def arrow(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows with all columns of a table: those that they lack are empty, or 0."""
-    types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "UBIGINT": pa.uint64(), "DOUBLE": pa.float64()}
-    kinds = {name: types[kind] for name, kind in LOG_COLUMNS[table].items()}
-    return pa.table({
-        name: pa.array([row.get(name, "" if kind == pa.string() else 0) for row in rows], kind)
-        for name, kind in kinds.items()
-    })  # fmt: skip
 
 
 def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -34,3 +35,13 @@ def answered(text: str, tables: Mapping[str, pa.Table]) -> Result:
     with pa.ipc.new_stream(sink, found.schema) as writer:
         writer.write_table(found)
     return Result(1, sink.getvalue().to_pybytes(), found.num_rows, more=False)
+
+
+def arrow(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows with all columns of a table: those that they lack are empty, or 0."""
+    types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "UBIGINT": pa.uint64(), "DOUBLE": pa.float64()}
+    kinds = {name: types[kind] for name, kind in LOG_COLUMNS[table].items()}
+    return pa.table({
+        name: pa.array([row.get(name, "" if kind == pa.string() else 0) for row in rows], kind)
+        for name, kind in kinds.items()
+    })  # fmt: skip

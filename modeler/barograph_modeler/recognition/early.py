@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.client.follow import Follower, Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
+from barograph_collector.client.selection import select
 from barograph_collector.daemon.runner import Output
+from barograph_collector.storage.text import literal
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
 from barograph_modeler.recognition.request import family_of
 
@@ -16,6 +20,10 @@ MIN_BEHIND: Final = 100_000
 """Offsets that are to be read before this pays: they take a second."""
 LATEST_JOBS: Final = 20_000
 """Jobs of a log that it begins with."""
+OLDER_JOBS: Final = 100
+"""Of the work of a new job, where none of those was of it."""
+MAX_WORKS: Final = 200
+"""Works of which older jobs are read at once; all else is left to the modeler."""
 TABLES: Final = ("work_edits", "jobs", "works")
 PAUSE_SECONDS: Final = 0.25
 
@@ -61,6 +69,10 @@ class EarlyRecognizer:
                 self._own.add(output.columns["workload"])
         self._recognizer.outputs.clear()
 
+    def is_assigned(self, job: str) -> bool:
+        """Whether a job has a group in the log, or from here."""
+        return job in self._assigned
+
     def _is_sure(self, *, job: str, workload: str, family: str, how: str, **_: object) -> bool:
         """Whether an assignment is what the modeler's own recogniser would make of all rows."""
         is_known = workload in self._groups and workload not in self._own and family not in self._edited
@@ -86,6 +98,18 @@ class ReadLog(Protocol):
         ...
 
 
+@dataclass
+class _Early:
+    """What is read early of a log. first: the offset of its first job here."""
+
+    log: ReadLog
+    follower: Follower
+    reader: LogReader
+    first: int
+    works: set[str] = field(default_factory=set)
+    """Of jobs that were read, by their rows of `jobs`."""
+
+
 class EarlyReader:
     """Reads for an EarlyRecognizer what is new in logs of which the modeler still reads older rows.
 
@@ -105,7 +129,7 @@ class EarlyReader:
         self._connect = connect
         self._clock = clock
         self._min_behind, self._latest = min_behind, latest
-        self._logs: dict[str, tuple[ReadLog, Follower, LogReader]] = {}
+        self._logs: dict[str, _Early] = {}
         self._due = clock()
 
     def begin(self, logs: Iterable[ReadLog]) -> bool:
@@ -124,31 +148,54 @@ class EarlyReader:
         if newest - max(log.follower.delivered.values()) >= self._min_behind:
             follower = Follower(reader, TABLES)
             follower.offsets = dict.fromkeys(TABLES, max(first - 1, 0)) | {"work_edits": 0}
-            self._logs[log.endpoint] = log, follower, reader
+            self._logs[log.endpoint] = _Early(log, follower, reader, first)
 
     def poll(self, now: float) -> bool:
         """Read what is new, from time to time; whether there is a log left of which older rows are read."""
         if self._clock() >= self._due:
-            for endpoint, (log, follower, reader) in list(self._logs.items()):
+            for endpoint, early in list(self._logs.items()):
                 try:
-                    for rows in _rounds(follower):
+                    for rows in _rounds(early.follower):
+                        self._read_older(early, dict(rows).get("jobs", {}), now)
                         for table, columns in rows:
-                            with self.recognizer.quarantine.guard(table):
-                                self.recognizer.read(table, columns, now)
+                            self._read(table, columns, now)
                         self.recognizer.step(now)
                 except (LogUnavailable, ReadRefused):
                     continue  # whoever follows the log says so
-                if min(log.follower.offsets[table] for table in TABLES) >= max(follower.offsets.values()):
+                if min(early.log.follower.offsets[table] for table in TABLES) >= max(early.follower.offsets.values()):
                     del self._logs[endpoint]
-                    reader.close()
+                    early.reader.close()
             self.recognizer.step(now)
             self._due = self._clock() + PAUSE_SECONDS
         return bool(self._logs)
 
+    def _read_older(self, early: _Early, jobs: Mapping[str, Column], now: float) -> None:
+        """Read older jobs of the work of those that are not assigned, where none was read. jobs: rows of `jobs`."""
+        rows = list(zip(jobs.get("workload", ()), jobs.get("job", ()), strict=True))
+        waiting = dict.fromkeys(work for work, job in rows if not self.recognizer.is_assigned(job))
+        unknown = [work for work in waiting if work not in early.works][-MAX_WORKS:]
+        early.works.update(work for work, _ in rows)
+        if not unknown:
+            return
+        latest = (
+            f'SELECT job FROM jobs WHERE "offset" < {early.first} AND workload IN ({", ".join(map(literal, unknown))})'
+            f' QUALIFY row_number() OVER (PARTITION BY workload ORDER BY "offset" DESC) <= {OLDER_JOBS}'
+        )
+        # Without an answer the work is taken for new, and left to the modeler.
+        with suppress(LogUnavailable, ReadRefused):
+            for table in ("assignments", "jobs", "works"):
+                for page in select(early.reader, table, f"job IN ({latest})"):
+                    self._read(table, page.columns, now)
+            self.recognizer.step(now)
+
+    def _read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
+        with self.recognizer.quarantine.guard(table):
+            self.recognizer.read(table, columns, now)
+
     def close(self) -> None:
         """Close the connections."""
-        for _, _, reader in self._logs.values():
-            reader.close()
+        for early in self._logs.values():
+            early.reader.close()
 
 
 def _rounds(follower: Follower) -> Iterator[Sequence[Rows]]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
+from barograph_agent.protocol.wire import Result
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogUnavailable, RowBatch
 from barograph_modeler.recognition.early import LATEST_JOBS, MIN_BEHIND, PAUSE_SECONDS, EarlyReader, EarlyRecognizer
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
+from helpers.answers import answered, arrow
 from helpers.works import Site, asked, new_modeler
 
 NOW = 1e6
@@ -185,6 +188,49 @@ class Remote:
         if self.is_away:
             raise LogUnavailable("away")
         return int(self.offsets["blocks"][-1]), {}
+
+
+class FullRemote(Remote):
+    """The same with rows, of which those of one job are new."""
+
+    def __init__(self, rows: list[tuple[str, dict[str, Any]]], new: dict[str, dict[str, Any]]) -> None:
+        super().__init__(1, 10 * MIN_BEHIND)
+        self._tables: dict[str, list[dict[str, Any]]] = {}
+        for offset, (table, columns) in enumerate(rows, 1):
+            row = {name: values[0] for name, values in columns.items()}
+            self._tables.setdefault(table, []).append({**row, "offset": offset})
+        self.offsets["jobs"] = np.array([len(rows) + 1])
+        self.new, self.fails = new, False
+
+    def follow(self, offsets: dict[str, int], limit: int, seconds: float) -> tuple[int, dict[str, Any]]:
+        found, self.new = self.new, {}
+        return 11 * MIN_BEHIND, found
+
+    def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
+        if self.fails:
+            raise LogUnavailable("away")
+        return answered(text, {table: arrow(table, rows) for table, rows in self._tables.items() if table in text})
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_older_jobs_of_the_work_of_a_new_one_are_read_if_those_it_begins_with_have_none(fails: bool) -> None:
+    site = Site()
+    log, row = Log(site), asked(["1500"])
+    for factor, words in ((1.0, row), (3.0, asked(["2400"]))):
+        site.run(words, factor=factor)
+    rows = [(table, columns) for table, columns in log.rows if table in ("jobs", "works")]
+    rows += [("assignments", {name: [value] for name, value in one.items()}) for one in site.written]
+    group = site.written[0]["workload"]
+    new = {"jobs": new_row("new/1.0.0", "u"), "works": {"job": ["new/1.0.0"]} | {n: [one] for n, one in row.items()}}
+    for columns in new.values():
+        columns["offset"] = np.array([11 * MIN_BEHIND])
+    remote = FullRemote(rows, new)
+    remote.fails = fails
+    early = EarlyRecognizer()
+    reader = EarlyReader(early, lambda endpoint: remote, lambda: 0.0)  # type: ignore[arg-type,return-value]
+    assert reader.begin([Followed(0)])
+    reader.poll(NOW)
+    assert told(early) == ([] if fails else [("new/1.0.0", group, "same")])
 
 
 class Followed:
