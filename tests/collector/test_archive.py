@@ -527,6 +527,7 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: Hist
     {
         "30 days": "'days' is no period, expected DAYS, TABLE=DAYS, CLUSTER/=DAYS or CLUSTER/TABLE=DAYS",
         "block=3": "'block=3' names no table, expected one of jobs, ",
+        "marks=3": "'marks=3' names no table, expected one of jobs, ",
         "a/b/blocks=3": "'a/b/blocks=3' is no period",
         "hpc/bands=3": "'hpc/bands=3': rows of bands belong to no cluster, expected bands=DAYS",
         "blocks=-1": "'blocks=-1' is no period",

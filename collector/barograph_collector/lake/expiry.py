@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Self
 
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
-from barograph_collector.lake.layout import CLUSTER, DAY, TABLES, RowRange, is_clustered, places_of
+from barograph_collector.lake.layout import CLUSTER, DAY, RowRange, is_clustered, places_of
 from barograph_collector.storage.days.archive import EPOCH
-from barograph_collector.storage.layout import DAILY
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
 from barograph_collector.storage.store import Store
 
 _WORD: Final = re.compile(r"(?:(?:(?P<cluster>[^/\s=]+)/)?(?P<table>\w*)=)?(?P<days>\d{1,6})")
@@ -42,8 +42,8 @@ class Periods(NamedTuple):
             if match is None:
                 raise ValueError(f"{word!r} is no period, expected {FORM}")
             cluster, table = match["cluster"] or "", match["table"] or ""
-            if table and table not in TABLES:
-                raise ValueError(f"{word!r} names no table, expected one of {', '.join(TABLES)}")
+            if table and table not in LOG_COLUMNS:
+                raise ValueError(f"{word!r} names no table, expected one of {', '.join(LOG_COLUMNS)}")
             if cluster and table and not is_clustered(table):
                 raise ValueError(f"{word!r}: rows of {table} belong to no cluster, expected {table}=DAYS")
             days[cluster, table] = int(match["days"])
