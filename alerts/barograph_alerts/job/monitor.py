@@ -269,7 +269,7 @@ class JobMonitor:
         is_compared = self.evidence.is_compared_with_history(alarm)
         if found.computed and (found.kind == "straggler" or (found.kind in _OF_PROGRAMS and not is_compared)):
             return replace(found, kind="more-work", silent=())
-        if found.kind not in _OF_PROGRAMS or is_compared:
+        if found.kind not in _OF_PROGRAMS or (is_compared and found.kind != "straggler"):
             return found
         waited = max(self._until, self._lived_until) - alarm.detected_at
         return Cause("unknown") if found.computed is None and waited < AWAITED else found
