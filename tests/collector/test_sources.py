@@ -156,6 +156,20 @@ def test_a_collector_that_comes_back_with_another_log_is_read_anew_and_with_the_
     assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 0}, B: {"blocks": 3}, "new": {"blocks": 1}}
 
 
+def test_a_log_that_is_replaced_while_it_is_prepared_for_is_asked_for_its_name_again() -> None:
+    """What comes then would be taken for rows of the former one."""
+    first, second = FakeLog(A), FakeLog(B)
+    prepared = Prepared(first, second)
+
+    def replaced(ready: object) -> None:
+        second.connections, second.name, second.rounds = 2, "new", [["new1"]]
+
+    prepared.sources.prepare(replaced)
+    assert prepared.step() == [["new1"]]
+    assert prepared.calls == [[B]]
+    assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 0}, B: {"blocks": 0}, "new": {"blocks": 1}}
+
+
 class OnlyLog(FakeLog):
     """The only collector, whose reads need not wait."""
 

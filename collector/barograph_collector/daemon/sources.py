@@ -57,6 +57,14 @@ class FollowedCollector:
         """Its address."""
         return self.reader.endpoint
 
+    def identity(self) -> str:
+        """The name of its log. Raises LogUnavailable and ReadRefused."""
+        connections = self.reader.connections
+        name = self.reader.identity()
+        # One that is made from here on may be to another log.
+        self._checked = max(connections, 1)
+        return name
+
     def note(self, table: str, columns: Mapping[str, Column]) -> None:
         """Note whose rows it has, where these are not read by `Sources.poll`."""
         self._places.note(self.endpoint, table, columns)
@@ -123,7 +131,6 @@ class FollowedCollector:
         if self.trouble:
             _log.info("the collector at %s is back", self.endpoint)
         self.trouble, self.must_check = "", False
-        self._checked = max(self.reader.connections, 1)
 
 
 class Sources:
@@ -177,7 +184,7 @@ class Sources:
             self._known.clear()
             ready = []
             for source in found:
-                if self._continues(source, source.reader.identity()):
+                if self._continues(source, source.identity()):
                     source.succeed()
                 else:
                     ready.append(source)
