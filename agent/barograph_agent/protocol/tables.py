@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_.:@/+-]{1,128}")
+MAX_NAME: Final = 128
+IDENTIFIER: Final = re.compile(rf"[A-Za-z0-9_.:@/+-]{{1,{MAX_NAME}}}")
 ITERATIONS: Final = 1 << 20
 """Added to the number of a world in rows of `node_blocks` about iterations, which are no sync points."""
 TEXT_LIMIT: Final = 65536

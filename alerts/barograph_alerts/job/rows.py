@@ -78,7 +78,7 @@ def score_output(
         "alarmed_at": alarm.detected_at if alarm else math.nan,
         "windows": evidence.windows,
         "final": int(job.ended),
-        "sentence": job.sentence,
+        "sentence": job.sentence[:TEXT_LIMIT],  # it has call sites and parameters
         "at": now,
         "cause": cause.kind if alarm or evidence.excused else "none",
         "members": _listed(cause.members if alarm or evidence.excused else ()),
@@ -124,7 +124,7 @@ def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output
         "state": "unknown",
         "windows": 0,
         "final": 1,
-        "sentence": f"unknown: {reason}",
+        "sentence": f"unknown: {reason}"[:TEXT_LIMIT],
         "at": now,
         "cause": "none",
         "members": "[]",

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from barograph_agent.protocol.tables import MAX_RANKS
+from barograph_agent.protocol.tables import MAX_NAME, MAX_RANKS
 from barograph_modeler.state import lru
 
 RUNS: Final = 32
@@ -33,7 +33,8 @@ class Application(NamedTuple):
     app: str
 
     def __str__(self) -> str:
-        return f"{self.cluster}/{self.app}"
+        """A name of the log. Agents have shorter ones; each of the two may have MAX_NAME characters in messages."""
+        return f"{self.cluster}/{self.app}"[:MAX_NAME]
 
 
 class WorkloadPlace(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barograph_agent.protocol.tables import IDENTIFIER, MAX_NAME
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace, UnlocatedQuestion
 
@@ -113,3 +114,7 @@ def test_a_scale_that_is_the_logarithm_of_a_size_is_found_by_the_times():
     assert known.text({}, problem.size) == "EF=16 SC=26"
     linear = space(*[({"n": str(n)}, 2, float(n) ** 2) for n in (10, 20, 40, 60)])
     assert linear.sizes[""].logarithms == frozenset()
+
+
+def test_an_application_of_the_longest_names_has_a_name_of_the_log():
+    assert IDENTIFIER.fullmatch(str(Application("x" * MAX_NAME, "app")))
