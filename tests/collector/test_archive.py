@@ -345,16 +345,21 @@ def test_a_day_of_which_the_lake_lacks_a_row_stays(history: History, caplog: pyt
     ]
 
 
-def test_a_log_that_gets_a_lake_later_leaves_the_database_day_by_day(
-    fresh: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def written_without_a_lake(fresh: History, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[Any, ...]]]:
+    """Four days of rows, of which no lake has any; returns them."""
     with monkeypatch.context() as without:
         without.setattr(fresh.publisher, "publish", lambda: False)
         fresh.write(days=4)
     # Without a lake only the last mark of a stream is kept: no commit is known to have ended on an earlier day.
     fresh.store.published = 2**63 - 1
     fresh.store.database.compact_marks()
-    before = logged(fresh.store, *WRITTEN)
+    return logged(fresh.store, *WRITTEN)
+
+
+def test_a_log_that_gets_a_lake_later_leaves_the_database_day_by_day(
+    fresh: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = written_without_a_lake(fresh, monkeypatch)
     fresh.close()
     fresh.open()
     fresh.settle()
@@ -366,12 +371,7 @@ def test_a_log_that_gets_a_lake_later_leaves_the_database_day_by_day(
 def test_rows_that_an_earlier_version_filed_under_the_first_day_are_filed_under_their_own(
     fresh: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with monkeypatch.context() as without:
-        without.setattr(fresh.publisher, "publish", lambda: False)
-        fresh.write(days=4)
-    fresh.store.published = 2**63 - 1
-    fresh.store.database.compact_marks()
-    before = logged(fresh.store, *WRITTEN)
+    before = written_without_a_lake(fresh, monkeypatch)
     with monkeypatch.context() as earlier:
         earlier.setattr(BatchReader, "by_day", lambda reader, batch, rows: iter([(batch.day, rows)]))
         earlier.setattr(Publisher, "refile", lambda publisher: 0)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 MAX_NAME: Final = 128
+"""Characters of an identifier."""
 IDENTIFIER: Final = re.compile(rf"[A-Za-z0-9_.:@/+-]{{1,{MAX_NAME}}}")
 ITERATIONS: Final = 1 << 20
 """Added to the number of a world in rows of `node_blocks` about iterations, which are no sync points."""

@@ -244,8 +244,10 @@ class KernelAccount:
         is_node = any(host in cause.members for host in [*before.seconds, *during.seconds])
         hosts = [host for host in during.seconds if host in cause.members or not is_node]
         kinds = {kind: list(found) for kind, found in _growths(before, during, hosts)}
-        first = {one[:2]: one.before for one in dict(_growths(self._first, during, hosts))["stopped"]}
-        kinds["stopped"] = [one._replace(before=min(one.before, first[one[:2]])) for one in kinds["stopped"]]
+        kinds["stopped"] = [
+            one._replace(before=min(one.before, self._first.share(one.host, one.rank, lambda sums: sums.stopped)))
+            for one in kinds["stopped"]
+        ]
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
@@ -300,22 +302,24 @@ def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
     one, or they are more than half of the nodes, it is the network. Where that is not known of all nodes, or nothing
     has grown, the cause remains.
     """
+    nodes = len(during.seconds)
+    if cause.kind not in ("network", "link") or nodes < 2:
+        return cause
     found = {}
     for host in during.seconds:
-        since, until = (account.sums.get((host, NODE), _NOTHING) for account in (during, before))
-        if min(since.transfer, until.transfer) > 0:
-            found[host] = since.transfer / since.transferred, until.transfer / until.transferred
-    factors = {host: now / was for host, (now, was) in found.items()}
-    worst = max(factors, key=lambda host: factors[host], default="")
-    nodes = len(during.seconds)
-    if cause.kind not in ("network", "link") or len(found) < max(nodes, 2) or factors[worst] < TRANSFER:
+        now, was = (account.sums.get((host, NODE), _NOTHING) for account in (during, before))
+        if min(now.transfer, was.transfer) > 0:
+            found[host] = now.transfer / now.transferred, was.transfer / was.transferred
+    factors = {host: since / usual for host, (since, usual) in found.items()}
+    worst = max(factors.values(), default=0.0)
+    if len(found) < nodes or worst < TRANSFER:
         return cause
-    slow = [host for host, factor in factors.items() if factor >= math.sqrt(factors[worst])]
+    slow = [host for host, factor in factors.items() if factor >= math.sqrt(worst)]
     named = tuple(name for name in cause.members if name in slow) or tuple(slow[:1])
     if len(slow) > nodes / 2 or (len(slow) > 1 and named[0] not in cause.members):
         return replace(cause, kind="network", members=("all",))
-    now, was = found[named[0]]
-    return replace(cause, kind="link", members=named, numbers={**cause.numbers, "transfer": now, "usual": was})
+    since, usual = found[named[0]]
+    return replace(cause, kind="link", members=named, numbers={**cause.numbers, "transfer": since, "usual": usual})
 
 
 def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, slower: Collection[str]) -> bool | None:

@@ -119,7 +119,7 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def _jobs_of(reader: LogReader, app: str) -> list[str]:
-    answer = reader.query(f"SELECT DISTINCT job FROM jobs WHERE app = '{app}'", wire.MAX_SQL_ROWS, 60.0)
+    answer = reader.query(f"SELECT DISTINCT job FROM jobs WHERE app = '{app}'", wire.MAX_SQL_ROWS, wire.MAX_SQL_SECONDS)
     if answer.more:
         raise NotExportable(
             f"app {app!r} has more than {wire.MAX_SQL_ROWS} jobs, expected fewer: export all and filter there"

@@ -49,7 +49,7 @@ def write(readers: Sequence[LogReader], path: Path, app: str, since: float | Non
 
 def _rows(readers: Sequence[LogReader], query: str) -> list[Row]:
     """The rows of all collectors, by job."""
-    answers = [reader.query(query, wire.MAX_SQL_ROWS, 60.0) for reader in readers]
+    answers = [reader.query(query, wire.MAX_SQL_ROWS, wire.MAX_SQL_SECONDS) for reader in readers]
     if any(answer.more for answer in answers):
         raise ReadRefused(f"more than {wire.MAX_SQL_ROWS} measurements, expected fewer: use --since")
     return joined(lambda row: row["job"])([rows_of(answer) for answer in answers])

@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from barograph_agent.protocol.tables import MAX_NAME
 from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.recognition.request import UNKNOWN, Request, label_of
 from barograph_modeler.recognition.signature import PooledTraffic, Signature
@@ -37,8 +38,6 @@ APART: Final = 1.0
 """A run that is like two groups belongs to the nearer one if it is nearer by so many tolerances."""
 CLOSE: Final = 1.5
 """Groups that differ by fewer tolerances, and take the same time, are one; beyond, traffic may not matter."""
-NAME_LIMIT: Final = 128
-"""Characters of a name in the log."""
 NAMED: Final = 3
 """Features named in a reason; further ones are counted."""
 
@@ -267,7 +266,7 @@ class Family:
     def _named(self, label: str) -> str:
         if not self.is_first:
             label = label_of((self.owner, label))
-        return f"{self.name[: NAME_LIMIT - 1 - len(label)]}+{label}"
+        return f"{self.name[: MAX_NAME - 1 - len(label)]}+{label}"
 
     @property
     def size(self) -> int:
