@@ -58,7 +58,7 @@ SCHEDULES = 60
 """CI runs 10,000: `make simulate`."""
 LOSES_ROWS = 104
 """One in which rows are lost with a disk: one in a hundred is."""
-EARLY = (278, 503)
+EARLY = (188, 278)
 """Schedules in which a restarted modeler assigns jobs that it has not come to."""
 FOUND_WITHIN = 400
 """Schedules in which a defect must show."""
