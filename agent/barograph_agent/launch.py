@@ -313,7 +313,7 @@ def _summarize(
         for one in hidden[:MAX_PROGRAMS]:
             print(f"barograph: note      not seen: {one}", file=out)
     if report is not None and report.unseen_ranks:
-        print(f"barograph: note      {_unseen(report)}", file=out)
+        print(f"barograph: note      {_unseen(report, end)}", file=out)
 
 
 def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]) -> str:
@@ -335,10 +335,11 @@ def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]
     return text
 
 
-def _unseen(report: DeliveryReport) -> str:
+def _unseen(report: DeliveryReport, end: CommandEnd) -> str:
+    ended = "they ended before MPI_Init was over, or " if end.exit_status else ""
     return (
-        f"{report.unseen_ranks} of {report.ranks} ranks were not seen: on their nodes {sys.executable} does not run"
-        " Barograph, the launcher did not pass on the environment, or the collector was not reached"
+        f"{report.unseen_ranks} of {report.ranks} ranks were not seen: {ended}on their nodes {sys.executable} does not"
+        " run Barograph, the launcher did not pass on the environment, or the collector was not reached"
     )
 
 

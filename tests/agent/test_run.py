@@ -21,7 +21,7 @@ import pytest
 import barograph_agent
 from barograph_agent import launch, shim
 from barograph_agent.job.identity import Job
-from barograph_agent.launch import _verdict
+from barograph_agent.launch import _unseen, _verdict
 from barograph_agent.sidecar.plan import CommandEnd, DeliveryReport, RunOptions
 from helpers import mpi as mpis
 from helpers.lammps import fluid
@@ -359,6 +359,14 @@ def test_a_command_that_failed_is_not_said_to_lack_a_history() -> None:
     said = _verdict(report, CommandEnd(0.0, 1.0, 3), NOWHERE)
     assert said == "unknown: the command failed with exit status 3, and is compared with no other run"
     assert _verdict(report, CommandEnd(0.0, 1.0, 0), NOWHERE) == report.verdict
+
+
+def test_ranks_of_a_command_that_failed_may_have_ended_before_they_were_seen() -> None:
+    report = DeliveryReport(4, 0, 0, 0, 0, reached=True, verdict="", unseen_ranks=1)
+    assert _unseen(report, CommandEnd(0.0, 1.0, 3)).startswith(
+        "1 of 4 ranks were not seen: they ended before MPI_Init was over, or on their nodes "
+    )
+    assert _unseen(report, CommandEnd(0.0, 1.0, 0)).startswith("1 of 4 ranks were not seen: on their nodes ")
 
 
 @pytest.mark.process
