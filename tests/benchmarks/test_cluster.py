@@ -66,6 +66,7 @@ CASES = [
     Case("healthy", (), (), lambda made, job: None),
     Case("one node", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR)),
     Case("two nodes", WORK, ("n2", "n4"), lambda made, job: job.slow([1, 3], FACTOR)),
+    Case("healthy, four ranks a node", (), (), lambda made, job: None, per_node=4),
     Case("one rank of four", WORK, ("n2",), lambda made, job: job.slow([5], FACTOR), per_node=4),
     Case("one node, a sixth of the time", WORK, ("n2",), intermittent),
     Case("one node from the begin", WORK, ("n2",), lambda made, job: job.slow([1], FACTOR), from_begin=True),

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from barograph_agent.job.batch import allocation
-from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_agent.protocol.tables import APP, IDENTIFIER, MAX_APP
 
 LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
 _INTERPRETER: Final = re.compile(r"python[0-9.]*|bash|sh")
@@ -107,8 +107,8 @@ def from_environment(
     it from the command. step, restart: from a hook, if any. Raises JobError for an application or a parameter that
     is no identifier.
     """
-    if app is not None and not re.fullmatch(IDENTIFIER.pattern.replace("128", "40"), app):
-        raise JobError(f"app is {app!r}, expected 1-40 characters from A-Z a-z 0-9 _ . : @ / + -")
+    if app is not None and not APP.fullmatch(app):
+        raise JobError(f"app is {app!r}, expected 1-{MAX_APP} characters from A-Z a-z 0-9 _ . : @ / + -")
     found = allocation(environment)
     # Two commands of one batch script, and two programs of one step, have the same id.
     own_step = f"{found.step}-{unique}"[:46].lstrip("-") if found.id else "0"

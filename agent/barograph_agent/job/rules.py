@@ -27,14 +27,14 @@ from typing import Annotated, Final
 import msgspec
 
 from barograph_agent.job.identity import Job
-from barograph_agent.protocol.tables import IDENTIFIER
+from barograph_agent.protocol.tables import APP
 
 ARGV_LIMIT: Final = 65536
 VALUE_LIMIT: Final = 200
 SEARCH_SECONDS: Final = 0.5
 """Limit on CPU time: backtracking can take exponential time, and the start of the job waits for it."""
 
-Name = Annotated[str, msgspec.Meta(pattern=f"^{IDENTIFIER.pattern.replace('128', '40')}\\Z")]
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{APP.pattern}\Z")]
 
 
 class RulesError(ValueError):

@@ -18,6 +18,9 @@ import numpy as np
 MAX_NAME: Final = 128
 """Characters of an identifier."""
 IDENTIFIER: Final = re.compile(rf"[A-Za-z0-9_.:@/+-]{{1,{MAX_NAME}}}")
+MAX_APP: Final = 40
+"""Characters of the name of an application, and of that of a parameter in rules."""
+APP: Final = re.compile(rf"[A-Za-z0-9_.:@/+-]{{1,{MAX_APP}}}")
 ITERATIONS: Final = 1 << 20
 """Added to the number of a world in rows of `node_blocks` about iterations, which are no sync points."""
 TEXT_LIMIT: Final = 65536

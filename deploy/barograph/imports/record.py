@@ -10,9 +10,8 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from barograph_agent.job.identity import Job, clean
-from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
+from barograph_agent.protocol.tables import APP, MAX_APP, MAX_RANKS
 
-APP_LIMIT: Final = 40
 ASKED: Final = ("job_name", "script", "requested_time", "requested_memory")
 """Fields that tell works apart."""
 _PATH: Final = re.compile(r"[./]*/")
@@ -75,8 +74,8 @@ Entry: TypeAlias = RunRecord | Skipped | Bad
 def app_name(text: str) -> str:
     """The name of an application: the last part of a path, other characters as "-". Raises UnreadableLine."""
     name = PurePath(text).name if _PATH.match(text) else text
-    if len(name) > APP_LIMIT or not IDENTIFIER.fullmatch(name):
-        name = clean(name, "", APP_LIMIT)
+    if not APP.fullmatch(name):
+        name = clean(name, "", MAX_APP)
     if not name:
         raise UnreadableLine(f"app is {text[:80]!r}, expected a name")
     return name

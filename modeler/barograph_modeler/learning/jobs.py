@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from barograph_agent.protocol.wire import Column
 from barograph_modeler.learning.pending import BlockBatch, EndedJob, JobEnd, PendingJob
 from barograph_modeler.pace.windows import blocks_by_job
@@ -63,14 +65,15 @@ class PendingJobs:
                     end = JobEnd(float(runtime), int(status), int(intervals), now, bool(other), float(at))
                     self._job(job).end = end
             case "scores":
-                for job, state, score, final in zip(
-                    *(columns[name] for name in ("job", "state", "score", "final")), strict=True
+                for job, state, score, final, members, hosts in zip(
+                    *(columns[name] for name in ("job", "state", "score", "final", "members", "hosts")), strict=True
                 ):
                     if (pending := self._pending.get(job)) is not None:
                         # An alarm may have been taken back.
                         pending.score = float(score) if final else max(pending.score, float(score))
                         pending.inconclusive = state == "inconclusive"
-                        pending.final |= bool(final)
+                        if final:
+                            pending.final, pending.blamed = True, _blamed(members, hosts)
                         if final and pending.end is not None:
                             self._scored_until = max(self._scored_until, pending.end.seen_at)
 
@@ -130,3 +133,16 @@ class PendingJobs:
             of_user = [pending for job, pending in self._pending.items() if self._pending.user(job) == user]
             largest = max(of_user, key=lambda pending: pending.held)
             excess -= largest.drop(min(excess, max(largest.held // 2, 1)))
+
+
+def _blamed(members: str, hosts: str) -> frozenset[str]:
+    """The nodes of a job that its alarm is about; none if that is about all of them. Lists of names, as JSON."""
+    nodes, found = frozenset(_names(hosts)), frozenset(_names(members))
+    return found if found < nodes else frozenset()
+
+
+def _names(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        return []  # anybody with the key of alerts may write it

@@ -328,4 +328,6 @@ def _run(pending: PendingJob) -> EndedRun | None:
         return None  # the runtime of a failed run does not predict the next one
     usable = math.isfinite(end.runtime_seconds) and end.runtime_seconds > 0
     seconds = end.runtime_seconds if usable else None
-    return EndedRun(seconds, end.intervals, pending.pace.packed(), pending.timeline().packed(end.ended_at))
+    return EndedRun(
+        seconds, end.intervals, pending.pace.packed(), pending.timeline().packed(end.ended_at), pending.blamed
+    )

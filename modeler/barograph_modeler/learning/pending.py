@@ -83,6 +83,8 @@ class PendingJob:
         self.inconclusive = False
         """Whether the latest score says that the job is outside its limits without enough evidence for an alarm."""
         self.final = False
+        self.blamed: frozenset[str] = frozenset()
+        """Those of several nodes that the final alarm is about."""
         self.end: JobEnd | None = None
         self.pace = RunPace(window_seconds)
         self._timeline = Timeline()

@@ -39,12 +39,16 @@ CLASSES: Final = 512
 
 
 class EndedRun(NamedTuple):
-    """A run that ended with status 0. runtime_seconds: None if the log has no usable one. intervals: sync points."""
+    """A run that ended with status 0. runtime_seconds: None if the log has no usable one. intervals: sync points.
+
+    blamed: those of several nodes that its alarm is about.
+    """
 
     runtime_seconds: float | None
     intervals: int
     pace: PackedRun
     timeline: PackedTimeline
+    blamed: frozenset[str] = frozenset()
 
 
 class Workload:
@@ -158,7 +162,12 @@ class Workload:
         return list(self.intervals)
 
     def _agree(self) -> bool:
-        """Whether the withheld runs differ less from each other than from the history, in pace or in runtime."""
+        """Whether the withheld runs differ less from each other than from the history, in pace or in runtime.
+
+        Not if it is the same node in all of them that is to blame: then it is the node that has changed.
+        """
+        if frozenset.intersection(*(run.blamed for run in self.withheld)):
+            return False
         pace = self.pace
         paces = [] if pace is None else [pace.log_ratio(_whole(run.pace)).log for run in self.withheld]
         usual = self.runtime.expected if self.runtime is not None else math.nan

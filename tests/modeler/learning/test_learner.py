@@ -237,6 +237,33 @@ def test_runs_that_alarm_but_do_not_agree_or_not_in_a_row_are_not_learned(runs):
     assert learner.withheld_intervals == 2000 * sum(factor is not None for factor in runs)
 
 
+@pytest.mark.parametrize(
+    ("blamed", "hosts", "accepted"),
+    [
+        (['["n2"]'] * 4, '["n1", "n2", "n3"]', False),
+        (['["n2"]', '["n2", "n3"]', '["n1", "n2"]', '["n2"]'], '["n1", "n2", "n3"]', False),
+        (['["n2"]', '["n2"]', '["n3"]', '["n2"]'], '["n1", "n2", "n3"]', True),
+        (['["n1", "n2"]'] * 4, '["n1", "n2"]', True),
+        (['["n1"]'] * 4, '["n1"]', True),
+        (['["rank 1"]'] * 4, '["n1"]', True),
+        (['["all"]'] * 4, '["n1", "n2"]', True),
+        (['["n2"]', "n2", '["n2"]', '["n2"]'], '["n1", "n2"]', True),
+    ],
+    ids=["a node", "with others", "different nodes", "all nodes", "the only node", "a rank", "network", "no list"],
+)
+def test_runs_in_which_one_node_is_to_blame_do_not_become_the_history(blamed, hosts, accepted):
+    learner, simulation = unhurried(accept=4), Simulation(intervals=2000)
+    for _ in range(3):
+        feed(learner, simulation.job(), simulation.now)
+    for members in blamed:
+        job = slow(simulation, 1.5)
+        for table in ("runs", "jobs", "blocks"):
+            learner.observe(table, job[table], simulation.now)
+        learner.observe("scores", verdict(job, 2.0) | {"members": [members], "hosts": [hosts]}, simulation.now)
+        learner.step(simulation.now)
+    assert learner.closed_regimes["accepted"] == accepted
+
+
 def test_accept_0_never_learns_from_a_job_that_alarmed():
     learner, simulation = unhurried(accept=0), Simulation(intervals=2000)
     for _ in range(3):
