@@ -267,6 +267,18 @@ def test_own_work_grew_by_computing_where_ranks_sleep_no_longer_and_fixed_work_t
     assert cause.computed is computed
 
 
+@pytest.mark.parametrize(
+    ("run", "seconds", "kind"),
+    [(0.2, 60.0, "straggler"), (0.62, 60.0, "bandwidth"), (0.0, 60.0, "bandwidth"), (0.2, 1.0, "bandwidth")],
+    ids=["sleeps longer", "is awake longer", "not known", "not known yet"],
+)
+def test_slower_memory_is_not_the_cause_where_ranks_sleep_longer(run, seconds, kind):
+    usual = {"run_seconds": 0.2, **SPEED}
+    slower = {"run_seconds": run, **SPEED, "memory_seconds": 280e-6}
+    rows = [row(1000.0, host="n2", seconds=60.0, **usual), row(ONSET, host="n2", seconds=seconds, **slower)]
+    assert explain(account(*rows), cause=Cause("straggler", ("n2",), {"own": 0.03}, growths=GROWN)).kind == kind
+
+
 def test_whether_own_work_grew_by_computing_is_not_known_from_a_second_or_from_another_node():
     straggler = Cause("straggler", ("n2",), {"own": 0.03}, growths=GROWN)
     short = [row(1000.0, host="n2", seconds=60.0, **SPEED), row(ONSET, host="n2", seconds=1.0, **SPEED)]

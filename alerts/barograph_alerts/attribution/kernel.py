@@ -33,7 +33,7 @@ COVERED: Final = 4.0
 COMPUTED: Final = 2.0
 """The same before it is said that own work grew by computing, and seconds before the onset."""
 ASLEEP: Final = 0.5
-"""Own work grew by computing if ranks sleep longer by less than this share of its growth."""
+"""Own work grew by computing if ranks sleep longer by less than this share of its growth, else by sleeping."""
 FAULTS: Final = 20.0
 SWAPPED: Final = 100.0
 """Major faults and swapped pages per second from which on a rank that is blocked waits for memory, not for files."""
@@ -233,8 +233,8 @@ class KernelAccount:
         nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks
         lose that time while they wait for others; nor where it is not known, and more than half of the nodes show it.
         That they waited for cores is then a number of the cause, with who took them. A node that does fixed work in the
-        time t, before in t0, loses the share 1 - t0 / t of all time. Stragglers whose own work grew by computing, as
-        `_computed` has it, are not named beside others.
+        time t, before in t0, loses the share 1 - t0 / t of all time, which is no reason that ranks sleep longer.
+        Stragglers whose own work grew by computing, as `_computed` has it, are not named beside others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -253,8 +253,11 @@ class KernelAccount:
         slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
         computed = {name: _computed(name, one, before, during, slower) for name, one in cause.growths.items()}
         cause = _without(cause, [name for name in cause.members if computed.get(name)])
+        slept = [_slept(name, cause.growths[name], before, during) for name in _doing(cause)]
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= MIN_SHARES.get(kind, MIN_SHARE)}
+        if slept and all(slept):
+            worst = {kind: one for kind, one in worst.items() if kind not in MIN_SHARES}
         shown = worst
         several = len(during.seconds) > 1
         nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
@@ -328,24 +331,36 @@ def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, sl
     None where that is not known. name: of the node, empty for the only one. slower: nodes that do fixed work slower.
     """
     host = name or next(iter(during.seconds), "")
-    known = before.seconds[host], during.seconds[host]
-    sums = [account.sums.get((host, NODE), _NOTHING) for account in (before, during)]
-    if min(known) < COMPUTED:
+    if min(before.seconds[host], during.seconds[host]) < COMPUTED:
         return None
+    sums = [account.sums.get((host, NODE), _NOTHING) for account in (before, during)]
     if host in slower or min(one.measured for one in sums) <= 0:
         return False
+    return _slept(name, growth, before, during) is False
+
+
+def _slept(name: str, growth: OwnGrowth, before: Account, during: Account) -> bool | None:
+    """Whether the own work of a node's ranks grew by sleeping; None where it is not known how long they are awake."""
+    host = name or next(iter(during.seconds), "")
+    known = before.seconds[host], during.seconds[host]
+    sums = [account.sums.get((host, NODE), _NOTHING) for account in (before, during)]
+    if min(known) < COMPUTED or min(one.run for one in sums) <= 0:
+        return None
     awake = [(one.run + one.delay) / seconds for one, seconds in zip(sums, known, strict=True)]
     was, now = (max(growth.ranks - ranks, 0.0) for ranks in awake)
-    slept = now * growth.now - was * growth.before
-    return slept < ASLEEP * growth.seconds
+    return now * growth.now - was * growth.before >= ASLEEP * growth.seconds
+
+
+def _doing(cause: Cause) -> list[str]:
+    """The nodes that do more: those named, or all that have SHARE of the largest growth."""
+    limit = SHARE * max((one.seconds for one in cause.growths.values()), default=0.0)
+    named = [name for name in cause.members if name in cause.growths]
+    return named or [name for name, one in cause.growths.items() if one.seconds >= limit > 0]
 
 
 def _have_computed(cause: Cause, computed: Mapping[str, bool | None]) -> bool | None:
-    """The same of all nodes that do more: those named, or all that have SHARE of the largest growth."""
-    limit = SHARE * max((one.seconds for one in cause.growths.values()), default=0.0)
-    names = [name for name in cause.members if name in computed]
-    names = names or [name for name, one in cause.growths.items() if one.seconds >= limit > 0]
-    found = [computed[name] for name in names]
+    """The same of all nodes that do more."""
+    found = [computed[name] for name in _doing(cause)]
     if False in found or not found:
         return False
     return None if None in found else True
