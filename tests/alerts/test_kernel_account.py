@@ -453,6 +453,19 @@ def test_a_slow_link_is_that_of_nodes_whose_data_is_in_flight_for_long(kind, mem
     assert (cause.kind, cause.members) == (kind, members)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "seconds", "kind"), [(4, 8.0, "link"), (4, 3.9, "network"), (2, 8.0, "network")], ids=str
+)
+def test_nodes_that_write_no_row_are_as_before(nodes, seconds, kind):
+    rows = [row(1000.0, host="n2", seconds=60.0, transfer_seconds=0.03)]
+    rows += [row(ONSET, host="n2", seconds=seconds, transfer_seconds=0.36)]
+    rows += [row(1000.0, host="n3", seconds=30.0, transfer_seconds=0.03)]
+    assert account(*rows).explain(NETWORK, ONSET, math.inf, 0.4, nodes=nodes).kind == kind
+    # One that has written rows since, of which its connections are not known, may be slow as well.
+    rows.append(row(ONSET, host="n1", seconds=seconds))
+    assert account(*rows).explain(NETWORK, ONSET, math.inf, 0.4, nodes=nodes).kind == "network"
+
+
 def test_what_flights_show_comes_before_what_times_of_messages_suggest_and_has_its_words():
     by_times = Cause("link", ("n1", "n2"), {"p2p": 0.01})
     cause = explain(flights(n1=(30, 40), n2=(30, 360), n3=(20, 35), n4=(25, 25)), cause=by_times)

@@ -220,21 +220,23 @@ class KernelAccount:
         until: float,
         lost: float,
         earlier: Collection[tuple[float, float]] = (),
+        nodes: int = 1,
     ) -> Cause:
         """A cause that kernels know for the time lost since `onset_at`, else `cause` with the nodes that show none.
 
         until: end of the disturbance. lost: share of its time that the job has lost. earlier: begin and end of earlier
-        disturbances, which are not what was before. With g_r the growth of the share of its time that rank r loses to
-        one kind of thing since the onset, that kind explains the loss if the largest g_r is MIN_SHARE or more, and
-        their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The kind with the largest g_r
-        is the cause. Where the others wait for nodes, only these count, and each of them must have lost MIN_SHARE: a
-        kind that one of them does not show is not what they have in common. Of stops by signals, which may cost a job
-        nothing until later, g_r is what has grown since the job's first rows, and EXPLAINS_STOPPED suffices. Where
-        nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the cause, since ranks
-        lose that time while they wait for others; nor where it is not known, and more than half of the nodes show it.
-        That they waited for cores is then a number of the cause, with who took them. A node that does fixed work in the
-        time t, before in t0, loses the share 1 - t0 / t of all time, which is no reason that ranks sleep longer.
-        Stragglers whose own work grew by computing, as `_computed` has it, are not named beside others.
+        disturbances, which are not what was before. nodes: of the job. With g_r the growth of the share of its time
+        that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest g_r is
+        MIN_SHARE or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
+        kind with the largest g_r is the cause. Where the others wait for nodes, only these count, and each of them must
+        have lost MIN_SHARE: a kind that one of them does not show is not what they have in common. Of stops by signals,
+        which may cost a job nothing until later, g_r is what has grown since the job's first rows, and EXPLAINS_STOPPED
+        suffices. Where nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the
+        cause, since ranks lose that time while they wait for others; nor where it is not known, and more than half of
+        the nodes show it. That they waited for cores is then a number of the cause, with who took them. A node that
+        does fixed work in the time t, before in t0, loses the share 1 - t0 / t of all time, which is no reason that
+        ranks sleep longer. Stragglers whose own work grew by computing, as `_computed` has it, are not named beside
+        others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -280,7 +282,7 @@ class KernelAccount:
             if (worst[kind].share if kind in MIN_SHARES else total) >= least * lost:
                 found = _cause(kind, kinds[kind], during, len(during.seconds))
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
-        cause = _by_transfers(cause, before, during)
+        cause = _by_transfers(cause, before, during, nodes)
         numbers, beside = cause.numbers, None
         if "core" in shown and "core" not in worst and _total(kinds["core"]) >= EXPLAINS * lost:
             found = _cause("core", kinds["core"], during, len(during.seconds))
@@ -297,15 +299,16 @@ class KernelAccount:
         )
 
 
-def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
+def _by_transfers(cause: Cause, before: Account, during: Account, nodes: int) -> Cause:
     """The cause where waiting has grown, by the nodes whose data is in flight TRANSFER times as long as before.
 
     Nodes count that have the square root of the largest factor. Of these, those are named that the time of messages
     suggests, else the only one: what a busy peer acknowledges late is in flight for longer too. Where there is no such
-    one, or they are more than half of the nodes, it is the network. Where that is not known of all nodes, or nothing
-    has grown, the cause remains.
+    one, or they are more than half of the nodes, it is the network. Nodes of three or more without a row are as before,
+    since they would have written one by the time that the slowest has COVERED. Where that is not known of all that have
+    rows, or nothing has grown, the cause remains.
     """
-    nodes = len(during.seconds)
+    nodes = max(nodes, len(during.seconds))
     if cause.kind not in ("network", "link") or nodes < 2:
         return cause
     found = {}
@@ -315,7 +318,10 @@ def _by_transfers(cause: Cause, before: Account, during: Account) -> Cause:
             found[host] = now.transfer / now.transferred, was.transfer / was.transferred
     factors = {host: since / usual for host, (since, usual) in found.items()}
     worst = max(factors.values(), default=0.0)
-    if len(found) < nodes or worst < TRANSFER:
+    if len(found) < len(during.seconds) or worst < TRANSFER:
+        return cause
+    slowest = max(factors, key=lambda host: factors[host])
+    if len(found) < nodes and (nodes < 3 or during.sums[slowest, NODE].transferred < COVERED):
         return cause
     slow = [host for host, factor in factors.items() if factor >= math.sqrt(worst)]
     named = tuple(name for name in cause.members if name in slow) or tuple(slow[:1])

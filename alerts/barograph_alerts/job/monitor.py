@@ -265,7 +265,7 @@ class JobMonitor:
         until = min(math.inf if alarm.ended_at is None else alarm.ended_at, alarm.onset_at + KNOWN)
         lost = 1 - 1 / alarm.slowdown if alarm.slowdown > 1 else 1.0
         earlier = [(one.onset_at, one.ended_at or alarm.onset_at) for one in self.evidence.alarms[:-1]]
-        found = self._kernel.explain(cause, alarm.onset_at, until, lost, earlier)
+        found = self._kernel.explain(cause, alarm.onset_at, until, lost, earlier, self._nodes)
         is_compared = self.evidence.is_compared_with_history(alarm)
         if found.computed and (found.kind == "straggler" or (found.kind in _OF_PROGRAMS and not is_compared)):
             return replace(found, kind="more-work", silent=())
