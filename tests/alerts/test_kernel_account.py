@@ -453,6 +453,13 @@ def test_a_slow_link_is_that_of_nodes_whose_data_is_in_flight_for_long(kind, mem
     assert (cause.kind, cause.members) == (kind, members)
 
 
+def test_a_job_has_several_nodes_though_only_one_has_written_rows():
+    made = account(*disturbed(host="n2", delay_seconds=0.48))
+    network = made.explain(NETWORK, ONSET, math.inf, 0.4, nodes=4)
+    assert (network.kind, network.numbers["core_nodes"]) == ("network", 1)
+    assert made.explain(Cause("unknown"), ONSET, math.inf, 0.4, nodes=4).members == ("n2",)
+
+
 @pytest.mark.parametrize(
     ("nodes", "seconds", "kind"), [(4, 8.0, "link"), (4, 3.9, "network"), (2, 8.0, "network")], ids=str
 )

@@ -261,17 +261,14 @@ class KernelAccount:
         if slept and all(slept):
             worst = {kind: one for kind, one in worst.items() if kind not in MIN_SHARES}
         shown = worst
-        several = len(during.seconds) > 1
+        nodes = max(nodes, len(during.seconds))
+        several = nodes > 1
         nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
         if several and nobody:
             worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK}
         if several and cause.kind == "unknown":
             # Where all ranks wait for cores, as those do that spin while they wait for others, no node is to blame.
-            worst = {
-                kind: one
-                for kind, one in worst.items()
-                if kind not in IN_WORK or _is_of_few(kinds[kind], len(during.seconds))
-            }
+            worst = {kind: one for kind, one in worst.items() if kind not in IN_WORK or _is_of_few(kinds[kind], nodes)}
         if several and cause.kind == "straggler":
             worst = {kind: one for kind, one in worst.items() if _is_everywhere(kinds[kind], cause.members)}
         # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
@@ -280,12 +277,12 @@ class KernelAccount:
             # Work that is slower by itself is lost on each node alike, and not in turn.
             least = EXPLAINS_STOPPED if kind == "stopped" else EXPLAINS
             if (worst[kind].share if kind in MIN_SHARES else total) >= least * lost:
-                found = _cause(kind, kinds[kind], during, len(during.seconds))
+                found = _cause(kind, kinds[kind], during, nodes)
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
         cause = _by_transfers(cause, before, during, nodes)
         numbers, beside = cause.numbers, None
         if "core" in shown and "core" not in worst and _total(kinds["core"]) >= EXPLAINS * lost:
-            found = _cause("core", kinds["core"], during, len(during.seconds))
+            found = _cause("core", kinds["core"], during, nodes)
             waited = found.numbers["waited"], found.numbers["waited_before"], float(len(found.members))
             numbers = {**numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}
             beside = found.beside if found.beside is not None and found.beside.owner != "rank" else None
@@ -308,7 +305,6 @@ def _by_transfers(cause: Cause, before: Account, during: Account, nodes: int) ->
     since they would have written one by the time that the slowest has COVERED. Where that is not known of all that have
     rows, or nothing has grown, the cause remains.
     """
-    nodes = max(nodes, len(during.seconds))
     if cause.kind not in ("network", "link") or nodes < 2:
         return cause
     found = {}
