@@ -10,8 +10,6 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import REST, FitQueue
@@ -127,12 +125,18 @@ def publish(
     space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known], parts)
     problems = _runs(space, known)
     predictor = fit(problems, seed=seed) if previous is None else previous.refitted(problems)
-    seen = []
+    seen: list[WorkloadPrediction] = []
+    bases: dict[tuple[str, tuple[float, ...]], Prediction | Refusal] = {}
     for place, _ in known[-SEEN:]:
         problem, size = space.of_run(place)
         prediction = predictor.predict(problem, place.ranks, place.known_nodes, size)
         if isinstance(prediction, Prediction):
-            speedup = smallest_scale(problems[problem].of_size(size))[1] / prediction.expected_seconds
+            if (problem, size) not in bases:
+                ranks = problems[problem].of_size(size).scales[0]
+                bases[problem, size] = predictor.predict(problem, ranks, size=size)
+            base = bases[problem, size]
+            assert isinstance(base, Prediction), "one scale of a problem is predicted and another one is not"
+            speedup = base.expected_seconds / prediction.expected_seconds
             limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
             seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     newest = known[-1][0]
@@ -201,12 +205,6 @@ def _runs(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]
         rows.setdefault(problem, []).extend((place.ranks, one, nodes) for one in seconds)
         sizes.setdefault(problem, []).extend([size] * len(seconds))
     return {problem: Runs.of_rows(some, sizes[problem]) for problem, some in rows.items()}
-
-
-def smallest_scale(runs: Runs) -> tuple[int, float]:
-    """Ranks of the smallest scale, and the median of its runtimes in seconds."""
-    ranks = runs.scales[0]
-    return int(ranks), float(np.median(runs.seconds[runs.ranks == ranks]))
 
 
 class PredictorLibrary(FitQueue[Published]):

@@ -8,7 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_RUNS, posterior_spread, prior_spread
+from barograph_modeler.maxima.runtime import (
+    MINIMUM_RUNS,
+    PRIOR_RUNS,
+    PRIOR_SECONDS,
+    REACH,
+    posterior_spread,
+    prior_spread,
+)
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.tails import MIN_TAIL
 from barograph_modeler.scaling.mixture import Mixture
@@ -24,6 +31,8 @@ MAX_REACH: Final = 1e6
 OWN_RUNS: Final = "runs at this scale"
 """The model of a scale that was run often enough, or that is the only one."""
 LEAST_SPREAD: Final = 1e-4
+OTHER_WORK: Final = 1.5
+"""Ratio of the longest to the shortest run of a scale from which they may have done different work."""
 DECAY: Final = 4.0
 """Runs over which the weight of a run falls by e where the latest are sought: chosen on job logs (ADR 82)."""
 AS_THEY_WERE: Final = "The machine and the program are as they were."
@@ -157,5 +166,13 @@ def from_runs(seconds: Floats, ranks: float) -> Prediction:
     middle, lower, upper = central_limits(mixture)
     if not few:
         middle = min(max(math.exp(latest_point(logs)), lower), upper)
-    warnings = (f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.",) if few else ()
-    return Prediction(middle, lower, upper, {OWN_RUNS: 1.0}, n, 1, int(ranks), 0, (AS_THEY_WERE,), warnings, mixture)
+    warnings = []
+    if few:
+        warnings.append(f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.")
+    shortest, longest = float(seconds.min()), float(seconds.max())
+    # What starting a program takes makes short runs differ.
+    if longest >= OTHER_WORK * shortest + REACH * PRIOR_SECONDS:
+        ratio = f"{longest / shortest:.3g}"
+        warnings.append(f"The longest run at this scale took {ratio} times as long as the shortest: works may differ.")
+    model = {OWN_RUNS: 1.0}
+    return Prediction(middle, lower, upper, model, n, 1, int(ranks), 0, (AS_THEY_WERE,), tuple(warnings), mixture)

@@ -10,7 +10,7 @@ import numpy as np
 
 from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import PER_NODE, Application, ranks_per_node
-from barograph_modeler.forecasts.library import Published, smallest_scale
+from barograph_modeler.forecasts.library import Published
 from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
@@ -203,31 +203,22 @@ class _ProblemQuery:
         return similar_params(self._known, self._space.relevant(self.given.params))
 
     def speedup(self, prediction: Prediction) -> dict[str, Any] | None:
-        """Speedup over the smallest scale: over the median of its runs, else over its prediction.
+        """Speedup over what is predicted at the smallest scale.
 
-        None along a series, since the work at both scales differs, and where the prediction there is too uncertain.
+        None along a series, since the work at both scales differs, and where one of both predictions is too uncertain.
         """
         ranks = self._smallest
-        if self._series_size(ranks) is not None:
+        if prediction.is_vague or self._series_size(ranks) is not None:
             return None
-        if self._runs is not None:
-            seconds = smallest_scale(self._runs)[1] * self._length_ratio(ranks)
-        elif isinstance(at := self.predict(ranks), Prediction) and not at.is_vague:
-            seconds = at.expected_seconds
-        else:
+        if isinstance(at := self.predict(ranks), Refusal) or at.is_vague:
             return None
-        ratio = seconds / prediction.expected_seconds
+        ratio = at.expected_seconds / prediction.expected_seconds
         return {
             "base_ranks": ranks,
-            "base_seconds": seconds,
+            "base_seconds": at.expected_seconds,
             "ratio": ratio,
             "efficiency": ratio * ranks / self._question.ranks,
         }
-
-    def _length_ratio(self, ranks: int) -> float:
-        """The runtime of the length that is asked for over that of the runs."""
-        length = self._place.length
-        return 1.0 if length is None else length.ratio(ranks)[0]
 
     def pays(self) -> dict[str, Any] | None:
         """The largest number of ranks up to which doubling pays. `ends` is the reason that the search ended:

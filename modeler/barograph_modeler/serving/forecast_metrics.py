@@ -34,7 +34,7 @@ def forecast_families(forecaster: Forecaster) -> Iterator[Metric]:
     """All families but predicted runtimes, which include the learner's bands."""
     yield gauge(
         "barograph_speedup_predicted_ratio",
-        "Time on the fewest ranks this problem was run on over the time expected here, as a ratio",
+        "Time expected on the fewest ranks this problem was run on over that expected here, as a ratio",
         (([one.workload], one.speedup) for one in latest_predictions(forecaster)),
         "workload",
     )

@@ -33,7 +33,7 @@ _SPEEDUPS: Final = (
     (
         "barograph_speedup_predicted_ratio",
         "ratio",
-        "Time on the fewest ranks that were run over the time expected here, as a ratio",
+        "Time expected on the fewest ranks that were run over that expected here, as a ratio",
     ),
     (
         "barograph_efficiency_predicted_ratio",

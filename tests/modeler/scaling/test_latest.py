@@ -32,3 +32,13 @@ def test_it_is_one_of_the_runs_with_the_largest_weighted_accuracy() -> None:
 def test_it_is_within_the_limits() -> None:
     answer = from_runs(np.array([*[100.0] * 30, 5000.0, 5000.0, 5000.0, 5000.0]), 8)
     assert answer.lower_seconds <= answer.expected_seconds <= answer.upper_seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warned"),
+    [([18.5, 20.2, 21.1, 42.0], True), ([18.5, 20.2, 21.1], False), ([0.1, 0.2, 0.3], False), ([18.5, 42.0], True)],
+)
+def test_runs_that_are_far_apart_may_have_done_different_work(seconds: list[float], warned: bool) -> None:
+    """Short runs differ by what starting takes."""
+    warnings = from_runs(np.array(seconds), 4).warnings
+    assert any("times as long as the shortest: works may differ" in one for one in warnings) == warned

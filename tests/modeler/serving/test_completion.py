@@ -111,3 +111,31 @@ def test_a_curve_has_the_scales_that_were_run():
     known = publish(LAB, [(WorkloadPlace(f"lab/solver@{p}x1", LAB, (), p, 0), [100.0 / p] * 3) for p in (6, 24, 96)], 0)
     curve = answer(known, Question("solver", 384, curve=True))["curve"]
     assert {6, 24, 96, 384} <= {row[0] for row in curve}
+
+
+def test_a_speedup_is_over_what_is_predicted_at_the_smallest_scale():
+    """Runs there have become slower: the median of all is that of neither."""
+    slower = [100.0] * 5 + [130.0] * 4
+    known = publish(
+        LAB,
+        [
+            (WorkloadPlace(f"lab/solver@{p}x1", LAB, (), p, 0), some)
+            for p, some in ((2, slower), (4, [51.0, 51.5, 50.5]), (8, [26.0, 26.0, 26.5]))
+        ],
+        0,
+    )
+    base = answer(known, Question("solver", 2))
+    larger = answer(known, Question("solver", 4))
+    assert base["expected_seconds"] == pytest.approx(130, rel=0.001)
+    assert base["speedup"]["ratio"] == 1.0
+    assert larger["speedup"]["base_seconds"] == base["expected_seconds"]
+    assert larger["speedup"]["ratio"] == base["expected_seconds"] / larger["expected_seconds"]
+
+
+def test_of_a_vague_prediction_no_speedup_is_derived():
+    places = [(WorkloadPlace(f"lab/solver@{p}x1", LAB, (), p, 0), [seconds]) for p, seconds in ((2, 100.0), (4, 60.0))]
+    known = publish(LAB, places, 0)
+    assert answer(known, Question("solver", 4))["speedup"] is not None
+    far = answer(known, Question("solver", 200))
+    assert far["upper_seconds"] > 20 * far["lower_seconds"]
+    assert far["speedup"] is None
