@@ -13,7 +13,6 @@ import numpy as np
 from barograph_modeler.forecasts.history import PER_NODE, WorkloadPlace
 from barograph_modeler.forecasts.works import FOUND
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.answer import shown_number
 
 MAX_NUMBERS: Final = 8
 """Parameters that make up a size; further ones name problems."""
@@ -112,6 +111,15 @@ class SizeSpace:
         if name in self.logarithms:
             return 2**number if 0 < number <= MAX_LOGARITHM else 0.0
         return number
+
+
+def shown_number(number: float) -> str:
+    """A number of a size as text: whole ones in full.
+
+    >>> shown_number(1572864.0), shown_number(400 / 3)
+    ('1572864', '133.333')
+    """
+    return f"{number:.{10 if number == math.floor(number) else 6}g}"
 
 
 def is_number(text: str) -> bool:

@@ -38,15 +38,6 @@ DECAY: Final = 4.0
 AS_THEY_WERE: Final = "The machine and the program are as they were."
 
 
-def shown_number(number: float) -> str:
-    """A number of a size as text: whole ones in full.
-
-    >>> shown_number(1572864.0), shown_number(400 / 3)
-    ('1572864', '133.333')
-    """
-    return f"{number:.{10 if number == math.floor(number) else 6}g}"
-
-
 def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
     """Median, lower and upper limit in seconds of a distribution of log seconds."""
     lower, middle, upper = logarithms.quantiles([TAIL, 0.5, 1 - TAIL]).tolist()

@@ -39,7 +39,6 @@ from barograph_modeler.scaling.answer import (
     Refusal,
     central_limits,
     from_runs,
-    shown_number,
 )
 from barograph_modeler.scaling.calibration import (
     AMDAHL,
@@ -476,11 +475,10 @@ class Predictor:
 def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
     if size in known.sizes:
         return (AS_THEY_WERE,)
-    numbers = " x ".join(map(shown_number, size))
     count = len(known.sizes)
     return (
         AS_THEY_WERE,
-        f"Size {numbers} was never run: it is predicted from {count} size{'s' * (count > 1)} that were.",
+        f"This size was never run: it is predicted from {count} size{'s' * (count > 1)} that were.",
     )
 
 
