@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from barograph.lab.job_log import lake_jobs, read_jobs
 from barograph_modeler.limits.forecaster import RISKS
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.studies.limits.hindsight import HINDSIGHT, hindsight
-from barograph_modeler.studies.limits.rivals import PREDICTORS
-from barograph_modeler.studies.limits.score import LimitsScore, Truth, not_computed, score
+from barograph_modeler.studies.limits.rivals import OURS, PREDICTORS
+from barograph_modeler.studies.limits.score import LimitScore, LimitsScore, Truth, not_computed, score
 from barograph_modeler.studies.limits.walk import Forecasts, in_order, walk
 from barograph_modeler.studies.series import BadTable
+
+TOLERANCE: Final = 1.2
+"""Jobs killed over jobs asked for up to which a share is held."""
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
@@ -106,13 +109,28 @@ def _show(scores: Sequence[LimitsScore], jobs: int) -> None:
         alike = len({astuple(limit)[1:] for limit in one.limits}) == 1
         for limit in one.limits[:1] if alike else one.limits:
             over = (f"{limit.median_over_request:.2f}", f"{limit.mean_over_request:,.1f}")
-            shares = ("any" if alike else f"{limit.risk:g}", f"{limit.killed:.4f}", _number(limit.of_one_user, ".2f"))
+            shares = ("any" if alike else f"{limit.risk:g}", f"{limit.killed:.4f}", _number(limit.burst, ","))
             rows.append([one.predictor, one.part, *shares, *over, f"{limit.unused_hours:,.0f}"])
-    limit_heads = ("limit", "jobs", "risk", "killed", "of one user", "median over", "mean over", "unused hours")
+    limit_heads = ("limit", "jobs", "risk", "killed", "in one burst", "median over", "mean over", "unused hours")
     console().print(table("time limits", limit_heads, rows, left=(0, 1)))
     for one in scores:
         if one.reason:
             note(f"{one.predictor}: -, because {one.reason}")
+        if one.predictor == OURS and one.part == "all":
+            for limit in one.limits:
+                if reason := _missed(limit, one.jobs):
+                    note(f"{one.predictor}: {reason}")
+
+
+def _missed(limit: LimitScore, jobs: int) -> str:
+    """Why the share asked for was not held, if it was not and one burst of jobs explains it."""
+    killed, asked = limit.killed * jobs, limit.risk * jobs
+    if limit.burst is None or killed <= TOLERANCE * asked or killed - limit.burst > asked:
+        return ""
+    return (
+        f"{killed:,.0f} jobs exceeded their limit at risk {limit.risk:g}, {asked:,.0f} were asked for: {limit.burst:,}"
+        " are of one user, who submitted them before the first of them exceeded its limit"
+    )
 
 
 def _number(value: float | None, form: str) -> str:

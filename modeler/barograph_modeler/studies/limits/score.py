@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,13 +19,13 @@ from barograph_modeler.studies.limits.walk import Forecasts
 class LimitScore:
     """Limits at one risk. killed: share of jobs that ran longer. over_request: limit / runtime.
 
-    of_one_user: share of these jobs that are of the user with most of them, None if none is of a known user. Where it
-    is large, few events decide. unused_hours: processor hours asked for beyond the end of jobs.
+    burst: the most of these jobs that one user had submitted before any of them exceeded its limit, None if users are
+    unknown: no limit could follow. unused_hours: processor hours asked for beyond the end of jobs.
     """
 
     risk: float
     killed: float
-    of_one_user: float | None
+    burst: int | None
     median_over_request: float
     mean_over_request: float
     unused_hours: float
@@ -47,18 +48,41 @@ class LimitsScore:
 
 
 class Truth:
-    """Runtimes in seconds, processors and users of jobs, as arrays."""
+    """Runtimes in seconds, processors and users of jobs, and when they were submitted and started, as arrays."""
 
     def __init__(self, jobs: Sequence[LoggedJob]) -> None:
         self.seconds = np.array([one.runtime for one in jobs])
         self.processors = np.array([max(one.submitted.processors, 1.0) for one in jobs])
         self.users = np.array([one.submitted.user for one in jobs])
+        self.submitted = np.array([one.submitted.submitted for one in jobs])
+        self.started = np.array([one.started for one in jobs])
 
     @property
     def parts(self) -> dict[str, slice]:
         """The log and its halves by number of jobs."""
         half = self.seconds.size // 2
         return {"all": slice(None), "first half": slice(0, half), "second half": slice(half, None)}
+
+    def largest_burst(self, limits: Floats, killed: npt.NDArray[np.intp]) -> int | None:
+        """The most jobs of one user that were submitted before any of them exceeded its limit; None without users.
+
+        limits: seconds, by job. killed: positions of the jobs that exceed theirs, in order of submission.
+        """
+        if (self.users == UNKNOWN).all():
+            return None
+        counts: dict[int, int] = {}
+        deadlines: dict[int, float] = {}
+        largest = 0
+        for at in killed.tolist():
+            user, passes = int(self.users[at]), float(self.started[at] + limits[at])
+            if user == UNKNOWN:
+                continue
+            if self.submitted[at] > deadlines.get(user, math.inf):
+                del counts[user], deadlines[user]
+            counts[user] = counts.get(user, 0) + 1
+            deadlines[user] = min(deadlines.get(user, math.inf), passes)
+            largest = max(largest, counts[user])
+        return largest
 
 
 def accuracies(predicted: Floats, runtimes: Floats) -> Floats:
@@ -83,28 +107,26 @@ def _score(
     known = ~np.isnan(predicted)
     if not known.any():
         return LimitsScore(predictor, part, 0, None, None, (), "no job has a forecast")
-    runtimes, processors, users = truth.seconds[at][known], truth.processors[at][known], truth.users[at][known]
-    predicted, limits = predicted[known], forecasts.limits[at][known]
-    scores = (_limits(risk, limit, runtimes, processors, users) for risk, limit in zip(risks, limits.T, strict=True))
+    rows = np.arange(truth.seconds.size)[at][known]
+    predicted, runtimes = predicted[known], truth.seconds[rows]
+    scores = (_limits(risk, limits, truth, rows) for risk, limits in zip(risks, forecasts.limits.T, strict=True))
     return LimitsScore(
         predictor,
         part,
-        int(known.sum()),
+        rows.size,
         float(accuracies(predicted, runtimes).mean()),
         float(np.abs(predicted - runtimes).mean()),
         tuple(one for one in scores if one is not None),
     )
 
 
-def _limits(
-    risk: float, limits: Floats, runtimes: Floats, processors: Floats, users: npt.NDArray[np.int_]
-) -> LimitScore | None:
-    if np.isnan(limits).any():
+def _limits(risk: float, limits: Floats, truth: Truth, rows: npt.NDArray[np.intp]) -> LimitScore | None:
+    """limits: of all jobs. rows: those that are scored."""
+    if np.isnan(limits[rows]).any():
         return None
-    over = limits / runtimes
+    over = limits[rows] / truth.seconds[rows]
     killed = over < 1
-    _, counts = np.unique(users[killed & (users != UNKNOWN)], return_counts=True)
-    of_one_user = float(counts.max() / killed.sum()) if counts.size else None
-    unused = processors * np.maximum(limits - runtimes, 0) / 3600
+    unused = truth.processors[rows] * np.maximum(limits[rows] - truth.seconds[rows], 0) / 3600
     overs = (float(np.median(over)), float(over.mean()))
-    return LimitScore(risk, float(killed.mean()), of_one_user, *overs, float(unused.sum()))
+    burst = truth.largest_burst(limits, rows[killed])
+    return LimitScore(risk, float(killed.mean()), burst, *overs, float(unused.sum()))
