@@ -84,7 +84,8 @@ class LimitForecaster:
         those = candidates(row, self._jobs, running, job.submitted)
         density = RuntimeDensity(those.log_seconds, self._weights(those.features, job.user))
         log_tail = density.log_tail()
-        limits = tuple(self._limit(one, log_tail, job.requested) for one in self._shares)
+        batch = self._in_flight.batch(job.user)
+        limits = tuple(self._limit(one, batch, log_tail, job.requested) for one in self._shares)
         kept = Candidates(those.log_seconds, those.features.astype(np.float32))
         self._waiting[key] = _Waiting(row, job.user, limits, kept, log_tail.astype(np.float32))
         self._trainable[key] = None
@@ -123,10 +124,10 @@ class LimitForecaster:
         del self._waiting[key]
         self._deadlines.end(key)
         self._trainable.pop(key, None)
-        self._in_flight.end(key)
+        self._in_flight.remove(key)
 
-    def _limit(self, share: KillShare, log_tail: Floats, requested: float) -> float:
-        seconds = math.exp(quantile(log_tail, self._tails.quantile(share.share)))
+    def _limit(self, share: KillShare, batch: int, log_tail: Floats, requested: float) -> float:
+        seconds = math.exp(quantile(log_tail, self._tails.quantile(share.share(batch))))
         return float(math.ceil(min(seconds, self._bounds.bound(share.risk, requested))))
 
     def _learn(self, those: Candidates, user: int, log_seconds: float) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from barograph_modeler.limits.job import UNKNOWN
 from barograph_modeler.maxima.sample import Floats
 
 MAX_SUBMITTERS: Final = 100_000
@@ -22,10 +24,20 @@ Program: TypeAlias = tuple[int, int]
 """User and executable."""
 
 
+@dataclass(slots=True)
+class _Submissions:
+    """Of one user. count: jobs submitted. newest_ended: position, from 1, of the newest of them that has ended."""
+
+    count: int = 0
+    newest_ended: int = 0
+
+
 class JobsInFlight:
     """Waiting and running jobs of each program, and the last submission of each user and program."""
 
     def __init__(self) -> None:
+        self._users: OrderedDict[int, _Submissions] = OrderedDict()
+        self._positions: dict[Hashable, int] = {}
         self._programs: dict[Hashable, Program] = {}
         self._jobs: defaultdict[Program, int] = defaultdict(int)
         self._started: defaultdict[Program, OrderedDict[Hashable, float]] = defaultdict(OrderedDict)
@@ -38,16 +50,27 @@ class JobsInFlight:
         for submitter in (program[:1], program):
             self._submitted.pop(submitter, None)
             self._submitted[submitter] = now
-        while len(self._submitted) > MAX_SUBMITTERS:
-            self._submitted.popitem(last=False)
+        user = self._users.pop(program[0], None) or _Submissions()
+        user.count += 1
+        self._users[program[0]], self._positions[key] = user, user.count
+        for known in (self._submitted, self._users):
+            while len(known) > MAX_SUBMITTERS:
+                known.popitem(last=False)
 
     def start(self, key: Hashable, now: float) -> None:
         """A job in flight starts. Jobs start in order of time."""
         self._started[self._programs[key]][key] = now
 
     def end(self, key: Hashable) -> None:
+        """A job has ended: its outcome is known."""
+        if (user := self._users.get(self._programs[key][0])) is not None:
+            user.newest_ended = max(user.newest_ended, self._positions[key])
+        self.remove(key)
+
+    def remove(self, key: Hashable) -> None:
         """Remove a job, started or not."""
         program = self._programs.pop(key)
+        del self._positions[key]
         self._jobs[program] -= 1
         started = self._started[program]
         started.pop(key, None)
@@ -59,6 +82,11 @@ class JobsInFlight:
     def count(self, program: Program) -> int:
         """Jobs of a program that wait or run."""
         return self._jobs.get(program, 0)
+
+    def batch(self, user: int) -> int:
+        """Jobs of a user that were submitted since the newest one whose outcome is known; 0 for an unknown user."""
+        found = None if user == UNKNOWN else self._users.get(user)
+        return 0 if found is None else max(found.count - found.newest_ended, 0)
 
     def longest_running(self, program: Program, now: float) -> float:
         """Log of the seconds since the first of the program's running jobs started, at least 0."""

@@ -3,6 +3,10 @@
 A limit's tail probability is a quantile of those of recent runtimes (`maxima/tails.py`). The share asked of that
 quantile is steered by the integrated error (Gibbs and Candes 2021, NeurIPS 34; Angelopoulos, Candes and Tibshirani
 2023, NeurIPS 36), which holds it on logs whose character changes.
+
+Jobs that a user submits before the outcome of any of them is known tend to exceed their limits together, and steering
+follows too late. Such a batch has a smaller share, so that no more of it are expected to exceed their limits than of a
+batch that the promise can bear.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ MAX_TOO_MANY: Final = 1000.0
 """Jobs killed too many that are made up for: a user may submit a thousand like jobs before the first has ended."""
 MAX_TOO_FEW: Final = 25.0
 """Likewise too few."""
+BATCH_SHARE: Final = 0.2
+"""Of the jobs that may be killed so far, as many may be those of one batch."""
+FEW_JOBS: Final = 7500
+"""Jobs up to which a batch is as large as at so many: a smaller one costs more than it holds."""
 
 
 class KillShare:
@@ -28,12 +36,15 @@ class KillShare:
             raise ValueError(f"risk is {risk}, expected a number between 0 and 1")
         self.risk = risk
         self._error = 0.0
+        self._learned = 0
 
-    @property
-    def share(self) -> float:
-        """What to ask of RecentTails."""
-        return min(self.risk * math.exp(-GAIN * min(self._error, MAX_RESPONSE)), 0.9)
+    def share(self, batch: int = 0) -> float:
+        """What to ask of RecentTails for a job. batch: jobs of its user before it whose outcomes are as unknown."""
+        share = min(self.risk * math.exp(-GAIN * min(self._error, MAX_RESPONSE)), 0.9)
+        borne = BATCH_SHARE * self.risk * max(self._learned, FEW_JOBS)
+        return share * min(borne / (batch + 1), 1.0)
 
     def learn(self, killed: bool) -> None:
         """An ended job ran longer than its limit, or not."""
+        self._learned += 1
         self._error = min(max(self._error + killed - self.risk, -MAX_TOO_FEW), MAX_TOO_MANY)

@@ -11,8 +11,9 @@ from barograph_modeler.limits.bounds import GRACE_SECONDS, SHARE, LimitBounds
 from barograph_modeler.limits.deadlines import SPARE, Deadlines
 from barograph_modeler.limits.density import KNOTS, RuntimeDensity, quantile, tail_at
 from barograph_modeler.limits.forecaster import LimitForecaster
-from barograph_modeler.limits.job import SubmittedJob
-from barograph_modeler.limits.kill_share import MAX_TOO_MANY, KillShare
+from barograph_modeler.limits.in_flight import JobsInFlight
+from barograph_modeler.limits.job import UNKNOWN, SubmittedJob
+from barograph_modeler.limits.kill_share import BATCH_SHARE, MAX_TOO_MANY, KillShare
 from barograph_modeler.limits.weights import WIDTHS
 from barograph_modeler.maxima.tails import RecentTails
 
@@ -51,7 +52,7 @@ def test_a_steered_share_holds_where_the_scores_are_wrong():
     tails, share, killed = RecentTails(), KillShare(0.05), 0
     for i in range(20_000):
         tail = rng.random() ** (4 if i > 10_000 else 1)
-        beyond = tail < tails.quantile(share.share)
+        beyond = tail < tails.quantile(share.share())
         killed += beyond
         share.learn(beyond)
         tails.add(tail)
@@ -66,11 +67,53 @@ def test_jobs_killed_too_many_at_once_are_made_up_for():
         share.learn(True)
     for _ in range(20_000):
         tail = rng.random()
-        beyond = tail < tails.quantile(share.share)
+        beyond = tail < tails.quantile(share.share())
         killed += beyond
         share.learn(beyond)
         tails.add(tail)
     assert killed / (20_000 + MAX_TOO_MANY // 2) == pytest.approx(0.05, rel=0.05)
+
+
+def test_of_a_batch_no_more_are_expected_to_exceed_their_limits_than_the_promise_can_bear():
+    share = KillShare(0.01)
+    assert share.share(0) == share.share(14) == 0.01
+    assert 50 * share.share(49) == pytest.approx(15 * 0.01)
+    for _ in range(20_000):
+        share.learn(False)
+    borne = BATCH_SHARE * 0.01 * 20_000
+    assert share.share(int(borne) - 1) == share.share(0)
+    assert 100 * share.share(99) == pytest.approx(borne * share.share(0))
+
+
+def test_a_batch_is_what_a_user_has_submitted_since_the_newest_job_with_a_known_outcome():
+    jobs = JobsInFlight()
+    for key, user in enumerate((1, 1, 2, 1, UNKNOWN)):
+        jobs.submit(key, (user, 7), float(key))
+    assert [jobs.batch(user) for user in (1, 2, 3, UNKNOWN)] == [3, 1, 0, 0]
+    jobs.end(1)
+    assert jobs.batch(1) == 1
+    jobs.end(0)
+    jobs.remove(3)
+    assert jobs.batch(1) == 1
+    jobs.submit(5, (1, 8), 5.0)
+    assert jobs.batch(1) == 2
+
+
+def test_the_later_jobs_of_a_batch_have_longer_limits_until_one_has_ended():
+    forecaster, rng = LimitForecaster((0.05,)), np.random.default_rng(2)
+
+    def submit(key, at):
+        return forecaster.submit(key, SubmittedJob(at, user=1, executable=1)).limits[0]
+
+    for i in range(500):
+        submit(i, 1000.0 * i)
+        forecaster.start(i, 1000.0 * i)
+        forecaster.end(i, 1000.0 * i + 900, rng.lognormal(5, 1))
+    limits = [submit(500 + i, 1e6) for i in range(300)]
+    assert limits[-1] > 1.2 * limits[0]
+    forecaster.start(799, 1e6)
+    forecaster.end(799, 1e6 + 150, 150.0)
+    assert submit(800, 1e6 + 150) < limits[-1] / 1.2
 
 
 def test_limits_pass_in_order_of_time_and_once_each():
