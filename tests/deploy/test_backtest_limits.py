@@ -76,6 +76,21 @@ def test_limits_of_predict_hold_the_risk_for_jobs_with_similar_runs(long_logs):
         assert one["killed"] < 1.3 * one["risk"]
 
 
+def test_a_burst_that_decides_a_share_is_named(tmp_path, capsys):
+    """A user submits 60 jobs at once that take a hundred times as long as those before."""
+    rows = job_log.repetitive(260, 7)
+    for row in rows[200:]:
+        row[job_log.SUBMITTED], row[job_log.RUNTIME] = rows[200][job_log.SUBMITTED], 2_000_000
+        row[job_log.USER], row[job_log.REQUESTED] = 50, -1
+    found, err = scores(capsys, job_log.write(tmp_path / "log.swf", rows), "--risk", "0.1")
+    (limit,) = found[OURS]["limits"]
+    assert limit["burst"] == 60
+    text = "exceeded their limit at risk 0.1, 26 were asked for: 60 are of one user, who submitted them before"
+    assert text in err
+    _, err = scores(capsys, job_log.write(tmp_path / "short.swf", rows[:200]), "--risk", "0.1")
+    assert "one user" not in err
+
+
 def test_the_future_of_a_log_changes_no_forecast(tmp_path):
     rows = job_log.repetitive(800, 3)
     before = forecasts(job_log.write(tmp_path / "a.swf", rows))

@@ -91,6 +91,7 @@ class Published(NamedTuple):
             size = self.size_of_parts(place, ranks)
             assert size is not None
             found = self.parts.combined(place.name, ranks, nodes, size, found)
+            found = self.predictor.about_runs(place.name, ranks, size, found)
         return place.applied(found, ranks)
 
     def weighs_parts(self, place: ProblemSize, ranks: int) -> bool:

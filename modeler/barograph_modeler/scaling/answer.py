@@ -50,7 +50,7 @@ def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
 @dataclass(frozen=True)
 class Prediction:
     """A distribution of the runtime at one scale: the limits hold 95 % of it. expected_seconds is its median, and of a
-    scale with MINIMUM_RUNS runs that of them which is nearest to the latest ones (`latest_point`).
+    scale that has run what its runs took (`expected_log`).
 
     model: weights of the kinds of shapes, largest first, with sum 1. runs, scales, largest_ranks: of the problem in the
     history; all 0 for a problem without runs. pooled_from: number of other problems of the application used.
@@ -88,7 +88,9 @@ class Prediction:
         # Three points with the mean, variance and fourth moment of a normal distribution.
         points = ((1 / 6, -np.sqrt(3.0)), (2 / 3, 0.0), (1 / 6, np.sqrt(3.0)))
         found = Mixture.joined([(share, self.logarithms.shifted(distance + z * spread)) for share, z in points])
-        return replace(self.distributed(found), conditions=(*self.conditions, condition))
+        moved = self.distributed(found)
+        expected = min(max(ratio * self.expected_seconds, moved.lower_seconds), moved.upper_seconds)
+        return replace(moved, expected_seconds=expected, conditions=(*self.conditions, condition))
 
     def distributed(self, logarithms: Mixture) -> Prediction:
         """The prediction with another distribution of log seconds, and the median and limits of that."""
@@ -140,6 +142,11 @@ def latest_point(log_seconds: Floats) -> float:
     return float(log_seconds[np.argmax(accuracy)])
 
 
+def expected_log(log_seconds: Floats) -> float:
+    """What is expected of the next run: `latest_point` of these, of few their mean. The oldest first, one or more."""
+    return float(log_seconds.mean()) if log_seconds.size < MINIMUM_RUNS else latest_point(log_seconds)
+
+
 def from_runs(seconds: Floats, ranks: float) -> Prediction:
     """The prediction for a scale from its own runs, with the limits of `runtime_limits`.
 
@@ -154,9 +161,8 @@ def from_runs(seconds: Floats, ranks: float) -> Prediction:
     freedom = (PRIOR_RUNS if few else 0) + n - 1
     # Equal runtimes have no spread, and a distribution needs one.
     mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
-    middle, lower, upper = central_limits(mixture)
-    if not few:
-        middle = min(max(math.exp(latest_point(logs)), lower), upper)
+    _, lower, upper = central_limits(mixture)
+    middle = min(max(math.exp(expected_log(logs)), lower), upper)
     warnings = []
     if few:
         warnings.append(f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.")

@@ -16,7 +16,9 @@ must be. Problems without runs are predicted from others (`unseen.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -38,6 +40,7 @@ from barograph_modeler.scaling.answer import (
     Prediction,
     Refusal,
     central_limits,
+    expected_log,
     from_runs,
 )
 from barograph_modeler.scaling.calibration import (
@@ -172,6 +175,11 @@ class _Problem:
         runs = self.runs.of_size(size)
         return runs.select(runs.ranks != self.outliers[size]) if size in self.outliers else runs
 
+    def runs_at(self, ranks: float, size: Size) -> Floats:
+        """The seconds of the runs of one scale and size, the oldest first; there may be none."""
+        same = self.runs.of_size(size)
+        return np.asarray(same.seconds[same.ranks == ranks])
+
     def default_size(self, ranks: float) -> Size | Refusal:
         """The size where none is asked for: the only one, or that of a weak series on so many ranks."""
         if len(self.sizes) == 1:
@@ -281,7 +289,20 @@ class Predictor:
             )
         if (far := self._too_far(known.runs.scales, ranks)) is not None:
             return Refusal(f"{problem} was seen {far}, expected at most a factor of {FARTHEST} between")
-        return self._answer(self.models(problem, ranks, place), known, (problem, place), ranks)
+        found = self._answer(self.models(problem, ranks, place), known, (problem, place), ranks)
+        return self.about_runs(problem, ranks, place, found)
+
+    def about_runs(self, problem: str, ranks: float, size: Size, found: Prediction) -> Prediction:
+        """A prediction for a scale and size that was run: what is expected is what its runs took. The limits stay.
+
+        Unless the scale was left out, as its runs are far from the curve of the others.
+        """
+        known = self._problems[problem]
+        seconds = known.runs_at(ranks, size)
+        if not seconds.size or known.outliers.get(size) == ranks:
+            return found
+        expected = math.exp(expected_log(np.log(seconds)))
+        return replace(found, expected_seconds=min(max(expected, found.lower_seconds), found.upper_seconds))
 
     def default_size(self, problem: str, ranks: float) -> Size | Refusal:
         """The size of a problem with runs where none is asked for: the only one, or that of a weak series there."""
@@ -316,8 +337,7 @@ class Predictor:
         place = None if known is None else (known.default_size(ranks) if size is None else size)
         if known is None or place is None or isinstance(place, Refusal):
             return None
-        same = known.runs.of_size(place)
-        seconds = same.seconds[same.ranks == ranks]
+        seconds = known.runs_at(ranks, place)
         enough = 1 if self._has_one_configuration(known) else MINIMUM_RUNS
         return from_runs(seconds, ranks) if seconds.size >= enough else None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling.answer import from_runs, latest_point
+from barograph_modeler.scaling.answer import Prediction, from_runs, latest_point
+from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.predictor import fit
 
 
 def test_the_answer_follows_runs_that_take_longer_from_some_day_on() -> None:
@@ -42,3 +44,27 @@ def test_runs_that_are_far_apart_may_have_done_different_work(seconds: list[floa
     """Short runs differ by what starting takes."""
     warnings = from_runs(np.array(seconds), 4).warnings
     assert any("times as long as the shortest: works may differ" in one for one in warnings) == warned
+
+
+def test_at_a_scale_that_was_run_once_or_twice_its_runs_are_what_is_expected() -> None:
+    """The curve passes between them: 100 s on 2 ranks and 150 s on 4 are a level and growth."""
+
+    def expected(ranks: int, runs: Runs) -> float:
+        found = fit({"a": runs}).predict("a", ranks)
+        assert isinstance(found, Prediction)
+        assert found.lower_seconds <= found.expected_seconds <= found.upper_seconds
+        return found.expected_seconds
+
+    once = Runs.of([2, 4], [100.0, 150.0])
+    assert [expected(ranks, once) for ranks in (2, 4)] == pytest.approx([100.0, 150.0])
+    twice = Runs.of([2, 4, 8, 8, 16], [100.0, 52.0, 40.0, 42.0, 14.0])
+    assert expected(8, twice) == pytest.approx((40.0 * 42.0) ** 0.5)
+    assert 20.0 < expected(12, twice) < 41.0
+
+
+def test_a_scale_that_was_left_out_keeps_to_the_curve_of_the_others() -> None:
+    seconds = [100.0, 50.0, 25.0, 900.0, 6.25, 3.125, 1.5625]
+    found = fit({"a": Runs.of([1, 2, 4, 8, 16, 32, 64], seconds)}).predict("a", 8)
+    assert isinstance(found, Prediction)
+    assert any("left out" in one for one in found.warnings)
+    assert found.expected_seconds == pytest.approx(12.5, rel=0.1)

@@ -317,7 +317,7 @@ def test_a_size_never_run_is_predicted_and_without_one_the_sizes_that_were_are_l
     said = answer(known, Question("solver", 64, params={"n": "8"}, curve=True))
     assert said["expected_seconds"] == pytest.approx(law(64, 8), rel=0.25)
     assert said["lower_seconds"] < law(64, 8) < said["upper_seconds"]
-    assert "Size 8 was never run" in " ".join(said["conditions"])
+    assert "This size was never run" in " ".join(said["conditions"])
     assert [one["params"] for one in said["others"]] == ["n=1", "n=2", "n=4"]
     vague = answer(known, Question("solver", 64))
     assert vague["refusal"] == "the runs have 3 sizes and none was asked for, expected a size"

@@ -23,8 +23,8 @@ from barograph_modeler.studies.limits.score import LimitScore, LimitsScore, Trut
 from barograph_modeler.studies.limits.walk import Forecasts, in_order, walk
 from barograph_modeler.studies.series import BadTable
 
-TOLERANCE: Final = 1.2
-"""Jobs killed over jobs asked for up to which a share is held."""
+TOLERANCE: Final = 0.2
+"""How far a share may be from the one asked for, as a share of that."""
 
 
 def add_parser(subjects: Any) -> argparse.ArgumentParser:
@@ -83,6 +83,9 @@ def _run(options: argparse.Namespace) -> None:
             scores += score(predictor.name, forecasts, truth, risks)
         known = Forecasts(hindsight(jobs), np.full((len(jobs), len(risks)), np.nan))
         scores += score(HINDSIGHT, known, truth, risks)
+    for one in (one for one in scores if one.predictor == OURS and one.part == "all"):
+        for reason in filter(None, (_missed(limit, one.jobs) for limit in one.limits)):
+            note(f"{one.predictor}: {reason}")
     for reason, left_out in skipped.items():
         note(f"{left_out:,} {reason} of {options.file or options.lake} are left out")
     if options.plot is not None:
@@ -116,16 +119,13 @@ def _show(scores: Sequence[LimitsScore], jobs: int) -> None:
     for one in scores:
         if one.reason:
             note(f"{one.predictor}: -, because {one.reason}")
-        if one.predictor == OURS and one.part == "all":
-            for limit in one.limits:
-                if reason := _missed(limit, one.jobs):
-                    note(f"{one.predictor}: {reason}")
 
 
 def _missed(limit: LimitScore, jobs: int) -> str:
     """Why the share asked for was not held, if it was not and one burst of jobs explains it."""
     killed, asked = limit.killed * jobs, limit.risk * jobs
-    if limit.burst is None or killed <= TOLERANCE * asked or killed - limit.burst > asked:
+    is_missed = killed > (1 + TOLERANCE) * asked
+    if not is_missed or not limit.burst or limit.burst < max(TOLERANCE * asked, killed - (1 + TOLERANCE) * asked):
         return ""
     return (
         f"{killed:,.0f} jobs exceeded their limit at risk {limit.risk:g}, {asked:,.0f} were asked for: {limit.burst:,}"
