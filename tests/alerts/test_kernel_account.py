@@ -234,6 +234,16 @@ def test_who_takes_the_cores_of_all_nodes_is_told_though_no_node_is_to_blame(pro
     assert kernel_words.beside(ranks) == "ranks on 4 nodes waited up to 50% of their time for a core"
 
 
+def test_ranks_that_waited_most_of_their_time_before_wait_for_cores_still():
+    rows = []
+    for host in ("n1", "n2", "n3", "n4"):
+        rows += [row(1000.0, n, host, seconds=60.0, delay_seconds=0.76) for n in (NODE, 1)]
+        rows += [row(ONSET, n, host, seconds=20.0, delay_seconds=0.79) for n in (NODE, 1)]
+    cause = explain(account(*rows), lost=0.26)
+    assert (cause.kind, cause.silent) == ("network", ())
+    assert kernel_words.beside(cause) == "ranks on 4 nodes waited up to 79% of their time for a core, 76% before"
+
+
 def test_where_no_node_did_more_than_in_earlier_runs_a_slower_core_is_not_the_cause():
     rows = [one for n in range(4) for one in disturbed(rank=n, host=f"n{n}", delay_seconds=0.0 if n else 0.46)]
     as_before = Cause("all-slow", ("all",), {"as_before": 1.0})

@@ -189,6 +189,11 @@ class Growth(NamedTuple):
         """How much it has grown."""
         return self.now - self.before
 
+    @property
+    def of_rest(self) -> float:
+        """The same as a share of the time that was not lost before."""
+        return self.share / (1 - self.before) if self.before < 1 else 0.0
+
 
 class KernelAccount:
     """The rows of one job. usual_compute: what the fixed computation usually takes on a node, NaN if unknown."""
@@ -233,10 +238,10 @@ class KernelAccount:
         which may cost a job nothing until later, g_r is what has grown since the job's first rows, and EXPLAINS_STOPPED
         suffices. Where nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the
         cause, since ranks lose that time while they wait for others; nor where it is not known, and more than half of
-        the nodes show it. That they waited for cores is then a number of the cause, with who took them. A node that
-        does fixed work in the time t, before in t0, loses the share 1 - t0 / t of all time, which is no reason that
-        ranks sleep longer. Stragglers whose own work grew by computing, as `_computed` has it, are not named beside
-        others.
+        the nodes show it. That they waited for cores is then a number of the cause, with who took them; how much more,
+        is taken of the time in which they did not wait before. A node that does fixed work in the time t, before in t0,
+        loses the share 1 - t0 / t of all time, which is no reason that ranks sleep longer. Stragglers whose own work
+        grew by computing, as `_computed` has it, are not named beside others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
         before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
@@ -260,7 +265,8 @@ class KernelAccount:
         worst = {kind: one for kind, one in worst.items() if one.share >= MIN_SHARES.get(kind, MIN_SHARE)}
         if slept and all(slept):
             worst = {kind: one for kind, one in worst.items() if kind not in MIN_SHARES}
-        shown = worst
+        counted = [kind for kind in kinds if kind not in MIN_SHARES]
+        shown = {*worst, *(kind for kind in counted if any(one.of_rest >= MIN_SHARE for one in kinds[kind]))}
         nodes = max(nodes, len(during.seconds))
         several = nodes > 1
         nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
@@ -281,7 +287,8 @@ class KernelAccount:
                 return replace(found, members=cause.members) if several and cause.kind == "straggler" else found
         cause = _by_transfers(cause, before, during, nodes)
         numbers, beside = cause.numbers, None
-        if "core" in shown and "core" not in worst and _total(kinds["core"]) >= EXPLAINS * lost:
+        more = math.fsum(max(one.of_rest, 0.0) for one in kinds["core"])
+        if "core" in shown and "core" not in worst and more >= EXPLAINS * lost:
             found = _cause("core", kinds["core"], during, nodes)
             waited = found.numbers["waited"], found.numbers["waited_before"], float(len(found.members))
             numbers = {**numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}
