@@ -13,7 +13,7 @@
 #include "launch.h"
 
 #define MOST_NAMES 100 /* names tried for one ring */
-#define CALL_CAPACITY 16384u
+#define CALL_CAPACITY 65536u
 #define MAX_WAIT_NS 100000000u /* for the lock: more than a thread that holds it is kept from its core */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");

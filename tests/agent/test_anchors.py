@@ -82,14 +82,15 @@ def test_two_loops_one_after_the_other_are_one_iteration() -> None:
 
 
 @pytest.mark.parametrize("returns", [True, False], ids=["there and back", "there"])
-def test_a_step_whose_calls_come_twice_is_an_iteration_whatever_comes_each_twentieth(returns: bool) -> None:
-    """Both neighbours are one rank. Each twentieth step has other calls in place of those of the way back."""
+@pytest.mark.parametrize("each", [8, 10, 13, 20])
+def test_a_step_whose_calls_come_twice_is_an_iteration_whatever_comes_now_and_then(returns: bool, each: int) -> None:
+    """Both neighbours are one rank. Now and then a step has other calls in place of those of the way back."""
     there, back = [(1, "Sendrecv", 0, 1)] * 2, [(2, "Sendrecv", 0, 1)] * 2
     if not returns:
         there, back = [*there, (1, "Sendrecv", 0, 2), (1, "Sendrecv", 0, 2)], []
     calls: list[Call] = []
     for step in range(1, 401):
-        calls += [*there, *(back if step % 20 else [(3, "Sendrecv", 0, 1), (4, "Sendrecv", 0, 1)])]
+        calls += [*there, *(back if step % each else [(3, "Sendrecv", 0, 1), (4, "Sendrecv", 0, 1)])]
     anchor = anchors.find(records(calls))
     assert anchor is not None
     assert len(anchors.occurrences(records(calls), anchor)) == 400
@@ -99,9 +100,20 @@ def test_a_step_whose_calls_come_twice_is_an_iteration_whatever_comes_each_twent
 def test_a_loop_is_interrupted_if_it_pauses_again_and_again_for_much_of_the_time(
     share: float, interrupted: bool
 ) -> None:
-    calls: list[Call] = [*[(1, "Send", 0, 1)] * 20, *[(2, "Recv", 0, 1)] * 10] * 4
+    calls: list[Call] = [*[(1, "Recv", 0, 1)] * 20, *[(2, "Send", 0, 1)] * 10] * 4
     seconds = [*[share / 20] * 20, *[(1 - share) / 10] * 10] * 4
-    assert anchors.is_interrupted(records(calls, seconds), Anchor(NUMBERS["Send"], 1)) is interrupted
+    assert anchors.is_inner(records(calls, seconds), Anchor(NUMBERS["Recv"], 1)) is interrupted
+
+
+@pytest.mark.parametrize("rows", [20, 1000])
+def test_a_pipeline_of_rows_that_ends_with_an_answer_is_one_iteration(rows: int) -> None:
+    """Each row has a tag of its own."""
+    calls: list[Call] = [*((1, "Send", 0, 1 + row * 7919 % 600) for row in range(rows)), (2, "Recv", 0, 1)] * 12
+    assert anchors.find(records(calls)) == Anchor(NUMBERS["Recv"], 2)
+    # Without an answer each row is one.
+    assert anchors.find(records([call for call in calls if call[1] == "Send"])) is not None
+    sends = Anchor(NUMBERS["Send"], 1)
+    assert anchors.is_inner(records(calls), sends)
 
 
 def test_the_iterations_of_generated_programs_are_found() -> None:
@@ -211,3 +223,45 @@ def test_few_tasks_are_iterations_whether_the_last_one_is_answered_or_not(tasks:
         assert anchor is not None
         assert (anchor.match, anchor.every) == (0, 1)
         assert len(anchors.occurrences(records(made), anchor)) >= tasks - 1
+
+
+@pytest.mark.parametrize(
+    ("lengths", "many"),
+    [
+        ([0.1] * 10, True),
+        ([0.1] * 6, False),
+        ([0.1 / 2**level for level in range(10)], False),
+        ([0.01] * 9 + [1.0], False),
+    ],
+    ids=["steps", "few steps", "coarser and coarser grids", "fields and work"],
+)
+def test_iterations_outnumber_collectives_if_they_are_many_and_alike(lengths: list[float], many: bool) -> None:
+    ends = np.cumsum(lengths * 5)
+    times, points = (
+        np.round(seconds * 1e9).astype(np.int64) for seconds in (ends, ends[len(lengths) - 1 :: len(lengths)])
+    )
+    assert anchors.outnumber(times, points) is many
+    # Of a loop that has begun late, the newest rounds decide.
+    begun = np.arange(12) * 10**6
+    assert anchors.outnumber(np.append(begun, times + 10**8), np.append(begun, points + 10**8)) is many
+
+
+@pytest.mark.parametrize("fields", [2, 3, 6])
+@pytest.mark.parametrize(("work", "one"), [(0.05, True), (0.0002, False)], ids=["work", "no work"])
+def test_messages_of_fields_one_after_the_other_are_one_iteration_if_work_follows(
+    fields: int, work: float, one: bool
+) -> None:
+    rng = np.random.default_rng(fields)
+    calls: list[Call] = [(1, "Sendrecv", 0, 1)] * (100 * fields)
+    seconds = [*[0.0001] * (fields - 1), work] * 100
+    noise = rng.gamma(20.0, 1 / 20.0, len(calls)).tolist()
+    anchor = anchors.find(records(calls, [each * factor for each, factor in zip(seconds, noise, strict=True)]))
+    assert anchor is not None
+    assert anchor.every == (fields if one else 1)
+
+
+def test_what_takes_longer_each_third_time_is_an_iteration_each_time() -> None:
+    """With a search for neighbours, say. Nor are times in no order a reason to take several together."""
+    calls: list[Call] = [(1, "Sendrecv", 0, 1)] * 300
+    for seconds in ([0.01, 0.01, 0.03] * 100, np.random.default_rng(5).exponential(0.01, 300).tolist()):
+        assert anchors.find(records(calls, seconds)) == Anchor(NUMBERS["Sendrecv"], 1)

@@ -148,7 +148,7 @@ def test_a_rank_with_collectives_in_its_loop_has_no_anchor(rank: Rank) -> None:
         repeat(3, rank.iteration)
         rank.collective()
     rank.look(final=True)
-    assert rank.wanted == Want()
+    assert rank.wanted.op == 0
     assert len(rank.intervals) == 500
 
 
@@ -156,7 +156,7 @@ def test_collectives_that_are_late_on_one_day_are_its_intervals_too(rank: Rank) 
     for _ in range(20):
         repeat(5, rank.collective)
     for _ in range(10):
-        repeat(300, rank.iteration)
+        repeat(6, lambda: rank.iteration(0.5))
         rank.collective()
     assert rank.wanted.op == 0
     rank.look(final=True)
@@ -174,12 +174,54 @@ def test_rare_collectives_are_among_iterations_and_frequent_ones_end_them(rank: 
     rank.look(final=True)
     assert len(rank.intervals) == 12003
     for _ in range(40):
-        repeat(50, rank.iteration)
+        repeat(5, lambda: rank.iteration(0.1))
         rank.collective()
     assert rank.wanted.op == 0
     # Each of these is as long as the half second between two of them.
     rank.look(final=True)
     assert [seconds for _, seconds, _ in rank.intervals[-20:]] == pytest.approx([0.51] * 20)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.01, 0.1, 0.4])
+@pytest.mark.parametrize("rounds", [5, 40])
+def test_many_iterations_between_collectives_are_the_intervals(rank: Rank, seconds: float, rounds: int) -> None:
+    """Some are made when the program starts, two after each ten iterations, and some at the end."""
+    repeat(7, rank.collective)
+    for _ in range(3):
+        rank.iteration(0.01)
+        rank.collective(0.001)
+    for _ in range(rounds):
+        repeat(10, lambda: rank.iteration(seconds))
+        repeat(2, lambda: rank.collective(0.0001))
+    repeat(5, rank.collective)
+    rank.look(final=True)
+    rank.look(final=True)
+    assert [number for number, *_ in rank.intervals] == list(range(len(rank.intervals)))
+    assert rank.rings.counted() == (len(rank.intervals), 0)
+    # What is told first is not told again.
+    assert len(rank.intervals) == pytest.approx(7 + 3 + 10 * rounds + 2 + 5, abs=4)
+    assert sum(seconds for _, seconds, _ in rank.intervals) == pytest.approx(rank.now_ns * 1e-9)
+
+
+def test_planes_of_sweeps_between_collectives_are_no_intervals(rank: Rank) -> None:
+    """Each plane has a message, of a sweep there to one rank, and back to another."""
+    for _ in range(40):
+        for number in range(40):
+            rank.pass_time(0.01)
+            rank.shim.call(rank.now_ns, rank.sites[0], SEND, detail=7 + number // 20 + number % 10)
+            rank.shim.call(rank.now_ns, rank.sites[1], WAITALL, detail=0)
+        rank.collective()
+    rank.look(final=True)
+    assert len(rank.intervals) == 40
+
+
+def test_passes_through_coarser_and_coarser_grids_between_collectives_are_no_intervals(rank: Rank) -> None:
+    for _ in range(50):
+        for level in range(12):
+            rank.iteration(0.1 / 2**level)
+        rank.collective()
+    rank.look(final=True)
+    assert len(rank.intervals) == 50
 
 
 def test_another_loop_has_another_anchor(rank: Rank) -> None:

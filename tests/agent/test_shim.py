@@ -731,7 +731,7 @@ def test_an_anchor_that_comes_several_times_in_an_iteration_is_recorded_once(
 def test_calls_that_nobody_reads_are_written_no_longer(alone: Callable[..., Path], folder: Path) -> None:
     with traced(alone, folder, 1024, 2**20 + 1000, 1) as ring:
         first, calls = ring.calls(0)
-        assert (first + len(calls), len(calls)) == (2**20, 16384 - 1)
+        assert (first + len(calls), len(calls)) == (2**20, 65536 - 1)
 
 
 def test_an_exit_before_the_previous_one_is_set_to_it(ring_alone: Callable[..., Seen]) -> None:

@@ -4,10 +4,10 @@
     python -m simulation.calls --replay 4711         one, with what it does and what was found
 
 A program of a seed has loops in loops, communicators of rows and columns, neighbours at random, loops until
-convergence, tasks, phases; its ranks write rings under a virtual clock, as the shim does. Prints programs whose
-iterations are not found, and those that break an invariant: each interval is counted once, their sum is the runtime,
-recording costs a share of a core that is bounded. Exit status 1 if one is broken, or if iterations are found in less
-than MIN_FOUND.
+convergence, tasks, phases, pipelines; its ranks write rings under a virtual clock, as the shim does. Prints programs
+whose iterations are not found, and those that break an invariant: each interval is counted once, their sum is the
+runtime, recording costs a share of a core that is bounded. Exit status 1 if one is broken, or if iterations are found
+in less than MIN_FOUND.
 """
 
 from __future__ import annotations
@@ -171,13 +171,25 @@ class Program:
         rng = np.random.default_rng(seed)
         kinds = (
             *(self.steps, self.nested, self.converging, self.tasks, self.rounds),
-            *(self.phases, self.rare, self.regular, self.fast, self.sweeps, self.folded),
+            *(
+                self.phases,
+                self.rare,
+                self.regular,
+                self.fast,
+                self.sweeps,
+                self.prints,
+                self.folded,
+                self.rows,
+                self.fields,
+            ),
         )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.22, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.05, 0.03)
+        shares = (0.22, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.01, 0.01)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
+        self.before: int | None = None
+        """Collectives that are ends of intervals; None: all."""
         self.step_seconds = float(rng.choice([0.2, 0.5, 0.5, 0.5]))
         """Between two looks of the sidecar."""
         self.loops: list[Loop] = []
@@ -255,6 +267,34 @@ class Program:
         self.loops = [Loop("steps", ends, may_be=True)]
         return trace
 
+    def rows(self, rng: np.random.Generator, rank: int) -> Trace:
+        """A pipeline through all ranks, row by row, each with a tag of its own; the last rank answers the first one."""
+        parts, trace = self._begin(rng, rank)
+        receive, send, answer, answered = (parts.call(one)[0] for one in ("Recv", "Send", "Send", "Recv"))
+        last = max(self.ranks, 2) - 1
+        rows, seconds = int(rng.integers(30, 2000)), float(rng.uniform(0.05, 1.0))
+        calls: list[Call] = []
+        for tag in range(rows):
+            calls += [(receive, NUMBERS["Recv"], 1, tag * 997 & 0xFFFF)] if rank else []
+            calls += [(send, NUMBERS["Send"], 1, tag * 997 & 0xFFFF)] if rank < last else []
+        calls += [parts.call("Send", 0, 0, answer)] if rank == last else []
+        calls += [parts.call("Recv", 0, last, answered)] if rank == 0 else []
+        ends = self._run(trace, lambda: calls, int(40.0 / seconds), seconds, rng)
+        self.loops = [Loop("sweeps", ends, may_be=True)]
+        return trace
+
+    def fields(self, rng: np.random.Generator, rank: int) -> Trace:
+        """Steps with the same message for each of a few fields, one right after the other."""
+        parts, trace = self._begin(rng, rank)
+        seconds, message = float(rng.uniform(0.01, 0.1)), [parts.call("Sendrecv", 1, 1)]
+        ends, several = [], int(rng.integers(2, 7))
+        for noise in rng.gamma(20.0, 1 / 20.0, int(20.0 / seconds)).tolist():
+            trace.make(message, seconds * noise)
+            self._run(trace, lambda: message, several - 1, 1e-4, rng)
+            ends.append(trace.now)
+        self.loops = [Loop("steps", ends, may_be=True)]
+        return trace
+
     def folded(self, rng: np.random.Generator, rank: int) -> Trace:
         """Steps of molecules: both neighbours in a direction are one rank, so all calls come twice; every so many steps
         some of them do not come, and others do."""
@@ -264,7 +304,7 @@ class Program:
         usual = [parts.call("Sendrecv", 1, peer, there) for peer in peers]
         returned = [parts.call("Sendrecv", 1, peer, back) for peer in reversed(peers)]
         others = [parts.call("Sendrecv", 1, peer, moved) for peer in peers for _ in range(2)]
-        every, made = int(rng.integers(10, 40)), 0
+        every, made = int(rng.integers(8, 40)), 0
 
         def one() -> list[Call]:
             nonlocal made
@@ -347,7 +387,7 @@ class Program:
         return trace
 
     def regular(self, rng: np.random.Generator, rank: int) -> Trace:
-        """Steps with collectives of all ranks: these are the intervals."""
+        """Steps with collectives of all ranks after a few: these are the intervals."""
         parts, trace = self._begin(rng, rank)
         part, seconds, each = parts.some(2), float(rng.uniform(0.02, 0.1)), int(rng.integers(1, 6))
         for _ in range(int(15 / (each * seconds))):
@@ -355,6 +395,22 @@ class Program:
             trace.now += 0.0001
             trace.collectives.append(trace.now)
         self.loops = [Loop("collectives", [], may_be=True)]
+        return trace
+
+    def prints(self, rng: np.random.Generator, rank: int) -> Trace:
+        """Steps with some collectives of all ranks after many: the steps are the intervals."""
+        parts, trace = self._begin(rng, rank)
+        # Of messages with others at random alone, it is not known whether they are steps.
+        same, more = parts.halo(), parts.some(1)
+        seconds, each = float(rng.uniform(0.002, 0.1)), int(rng.integers(10, 41))
+        several, ends = int(rng.integers(1, 4)), []
+        self.before = len(trace.collectives)
+        for _ in range(max(int(rng.uniform(4, 25) / (each * seconds)), 8)):
+            for _ in range(several):
+                trace.now += 0.0001
+                trace.collectives.append(trace.now)
+            ends += self._run(trace, lambda: [*same(), *more()], each, seconds, rng)
+        self.loops = [Loop("steps", ends, may_be=True)]
         return trace
 
     def fast(self, rng: np.random.Generator, rank: int) -> Trace:
@@ -480,6 +536,7 @@ class _Watched:
         self._check_ranges()
         self._check_cost()
         program, made = self.program, len(self.program.traces[0].collectives)
+        made = made if program.before is None else program.before
         found = self.counted[0] - made
         likely = [loop for loop in program.loops if loop.may_be]
         says = f"{found} intervals of " + ", ".join(f"{len(loop.ends)} {loop.name}" for loop in likely)

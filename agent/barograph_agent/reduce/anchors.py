@@ -11,16 +11,24 @@ A token is a candidate if the calls between two of its occurrences are alike:
 - rarer ones in few of them. So an inner loop of three steps is part of the iteration around it, and a loop whose every
   twentieth step writes a file is one of steps.
 
+A rank that only sends has not been told anything: where it begins a pipeline, row by row, the iteration is what ends
+with an answer, if there is one.
+
 Where ranks answer whatever message comes, several together are alike, and an iteration is as many.
 
 Of all candidates the most frequent one has the shortest iteration, whatever the number of calls in it. Where every
-token comes several times in an iteration, the period is where the sequence is most like itself (autocorrelation), and
-the anchor is each n-th occurrence. A loop that is interrupted again and again, as a sweep through a grid that is
-followed by another one, is the iteration only if nothing else is.
+token comes several times in an iteration, the anchor is each n-th occurrence: by the period at which the sequence is
+most like itself (autocorrelation), or because the calls after each n-th one are alike, and those after the others
+differ. A loop that is interrupted again and again, as a sweep through a grid that is followed by another one, is the
+iteration only if nothing else is.
+
+Where calls do not tell iterations apart, times may: messages of two to six fields come one right after the other, then
+the rank works. They are one iteration.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -70,6 +78,7 @@ FROM_ONE: Final = ("Recv", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe")
 """Operations after which a master answers the worker that was first; the latter if their source is any."""
 PROBES: Final = [number for number, name in OPERATIONS.items() if name in ("Probe", "Mprobe", "Iprobe", "Improbe")]
 """Operations that look for a message. A master may test for one as long as it has tasks, and wait for the last ones."""
+SENDS: Final = [number for number, name in OPERATIONS.items() if name.endswith("send") or name == "Send"]
 MAX_TAIL: Final = 2
 """Longest segments since the last occurrence, from which on the loop has ended."""
 MAX_EVERY: Final = 255
@@ -91,6 +100,21 @@ MIN_PAUSES: Final = 2
 """Such pauses, from which on its loop is a part of another one, if they take more than MAX_PAUSE_TIME."""
 MAX_PAUSE_TIME: Final = 0.4
 """The same as a share of the time: of two loops that take turns, each is interrupted."""
+MIN_ROUNDS: Final = 2
+"""Complete rounds of iterations between collectives, from which on it is clear that these are rarer."""
+MIN_RATIO: Final = 2.0
+"""Iterations for each collective, from which on they are many."""
+MIN_REGULAR: Final = 0.5
+"""Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
+MIN_GAPS: Final = 30
+"""Times between two occurrences of an anchor, from which on their order counts."""
+MAX_GAPS: Final = 1024
+MIN_CORRELATION: Final = 0.8
+"""Of these times, in logarithms, with those of the next turn."""
+MIN_WORK: Final = 8.0
+"""Ratio of the longest and the shortest of a turn: only the former has work in it."""
+MIN_REPEATED: Final = 0.3
+"""Share of the calls that come in most iterations exactly so."""
 MAX_BREAK: Final = 10.0
 """Calls between two occurrences of an anchor, in multiples of the usual number, from which on its loop begins anew."""
 
@@ -111,18 +135,39 @@ class Anchor(NamedTuple):
     thread: int = 0
 
 
-def find(calls: Records) -> Anchor | None:
+def find(calls: Records, most_calls: int = MAX_CALLS) -> Anchor | None:
     """The anchor of the loop in these calls of one rank, in order; None if there is none.
 
+    most_calls: the newest, in which it is sought: 10 ms for the default.
     Of several threads that call, it is that of the one that calls most: chance decides who of them is next.
     """
-    calls = calls[-MAX_CALLS:]
+    calls = calls[-most_calls:]
     made = np.bincount(calls["thread"])
-    if np.count_nonzero(made) <= 1:
-        return _find(calls)
-    most = int(made.argmax())
-    anchor = _find(calls[calls["thread"] == most])
-    return anchor and anchor._replace(thread=most + 1)
+    most = int(made.argmax()) if len(made) else 0
+    if several := np.count_nonzero(made) > 1:
+        calls = calls[calls["thread"] == most]
+    anchor = _find(calls)
+    if anchor is None:
+        return None
+    anchor = anchor._replace(every=min(anchor.every * _turn(calls, anchor), MAX_EVERY))
+    return anchor._replace(thread=most + 1) if several else anchor
+
+
+def _turn(calls: Records, anchor: Anchor) -> int:
+    """How many iterations by calls are one by their times, which are short and long in turn."""
+    gaps = np.diff(calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64))[-MAX_GAPS:]
+    if len(gaps) < MIN_GAPS:
+        return 1
+    lengths = np.log(np.maximum(gaps, 1))
+    lengths = np.clip(lengths, *np.quantile(lengths, (0.02, 0.98)))
+    lengths -= lengths.mean()
+    if (variance := float((lengths**2).mean())) == 0.0:
+        return 1
+    for turn in range(2, MIN_ITERATIONS + 1):
+        if (lengths[turn:] * lengths[:-turn]).mean() >= MIN_CORRELATION * variance:
+            means = [lengths[place::turn].mean() for place in range(turn)]
+            return turn if np.ptp(means) >= math.log(MIN_WORK) else 1
+    return 1
 
 
 def _find(calls: Records) -> Anchor | None:
@@ -132,7 +177,7 @@ def _find(calls: Records) -> Anchor | None:
     for part in _newest(calls):
         parts.append(tokens := _Tokens(part))
         anchor = _better(part, tokens)
-        if anchor is not None and is_interrupted(calls, anchor):
+        if anchor is not None and is_inner(calls, anchor):
             inner.append(anchor)
         elif anchor is not None:
             return anchor
@@ -140,19 +185,49 @@ def _find(calls: Records) -> Anchor | None:
 
 
 def _better(calls: Records, tokens: _Tokens) -> Anchor | None:
-    """The anchor by segments, or that by the period if several segments are one, or many of it are in one segment."""
+    """The anchor by segments, or that by the period if several segments are one, or many of it are in one segment.
+
+    That by turns if many of it are in one iteration of these.
+    """
+    found = _by_segments_or_period(calls, tokens)
+    if found is None:
+        return tokens.by_turns()
+    if tokens.most_calls <= 2 * MIN_ITERATIONS * len(occurrences(calls, found)):
+        return found
+    turns = tokens.by_turns()
+    if turns is None or is_inner(calls, turns):
+        return found
+    return turns if _ratio(calls, turns, found) > MIN_ITERATIONS else found
+
+
+def _by_segments_or_period(calls: Records, tokens: _Tokens) -> Anchor | None:
     segments, period = tokens.by_segments(), tokens.by_period()
     if not segments or not period:
         return segments or period
-    ratio = len(occurrences(calls, segments)) / max(len(occurrences(calls, period)), 1)
+    ratio = _ratio(calls, segments, period)
     if ratio < 1 / MIN_ITERATIONS:
-        return segments if is_interrupted(calls, period) else period
+        return segments if is_inner(calls, period) else period
     return period if tokens.takes_turns(occurrences(calls, segments), round(ratio)) else segments
 
 
-def is_interrupted(calls: Records, anchor: Anchor) -> bool:
-    """Whether the loop of this anchor has been interrupted again and again, for a large part of the time."""
+def _ratio(calls: Records, anchor: Anchor, other: Anchor) -> float:
+    return len(occurrences(calls, anchor)) / max(len(occurrences(calls, other)), 1)
+
+
+def is_inner(calls: Records, anchor: Anchor) -> bool:
+    """Whether the loop of this anchor is likely a part of another one."""
     at = occurrences(calls, anchor)
+    return _only_sends(np.isin(calls["op"], SENDS), at) or _is_interrupted(calls, at)
+
+
+def _only_sends(sends: npt.NDArray[np.bool_], at: Integers) -> bool:
+    """Whether a rank does nothing but send between most of these calls. sends: of each call, whether it does that."""
+    others = np.cumsum(~sends)[at]
+    return len(at) > 1 and bool(sends[at[0]]) and float((np.diff(others) > 0).mean()) <= MAX_RARE_SEGMENTS
+
+
+def _is_interrupted(calls: Records, at: Integers) -> bool:
+    """Whether the loop of an anchor has been interrupted again and again, for a large part of the time."""
     gaps = np.diff(at)
     pauses = gaps > MIN_PAUSE * np.median(gaps) if len(gaps) else np.zeros(0, bool)
     seconds = np.diff(calls["exit_ns"][at].astype(np.int64))
@@ -197,6 +272,59 @@ def _last_begin(at: Integers) -> int:
     gaps = np.diff(at)
     breaks = np.flatnonzero(gaps > MAX_BREAK * np.median(gaps)) if len(gaps) else gaps
     return int(breaks[-1]) + 1 if len(breaks) else 0
+
+
+def rounds(times: Integers, points: Integers) -> Integers:
+    """How many of these times there are between two points, where there are any."""
+    numbers, counts = np.unique(np.searchsorted(points, times), return_counts=True)
+    return np.asarray(counts[(numbers > 0) & (numbers < len(points))], np.int64)
+
+
+def outnumber(times: Integers, points: Integers) -> bool:
+    """Whether iterations that end at these times are many between collectives of all ranks, and alike in length.
+
+    times, points: nanoseconds, ascending. Then the collectives are no ends of iterations: a program prints each tenth
+    step. The passes of a solver through coarser and coarser grids are no iterations, nor are messages of several fields
+    one after the other. It may be so of all rounds between collectives, or of the newest: the loop has begun with them.
+    """
+    numbers = np.searchsorted(points, times)
+    found = np.unique(numbers[(numbers > 0) & (numbers < len(points))])
+    if len(found) < MIN_ROUNDS:
+        return False
+    newest = [found[-max(int(share * len(found)), MIN_ROUNDS)] for share in SHARES]
+    return any(_are_many(times[numbers >= first], numbers[numbers >= first], len(points)) for first in newest)
+
+
+def _are_many(times: Integers, numbers: Integers, end: int) -> bool:
+    """The same of all. numbers: collectives before each. end: all of these."""
+    inner, seconds = numbers[1:] == numbers[:-1], np.diff(times)
+    counts = np.unique(numbers[(numbers > 0) & (numbers < end)], return_counts=True)[1]
+    if len(times) < MIN_RATIO * (numbers[-1] - numbers[0]) or np.median(counts) <= MIN_ITERATIONS:
+        return False
+    if seconds[~inner].sum() > MAX_PAUSE_TIME * seconds.sum():
+        return False
+    return bool(np.median(seconds[inner]) >= MIN_REGULAR * seconds[inner].mean())
+
+
+def repeats(calls: Records, anchor: Anchor) -> bool:
+    """Whether iterations consist of the same calls, with the same ranks and tags, as far as these are known.
+
+    Those of a sweep through a grid do not: each has messages for some directions.
+    """
+    at = occurrences(calls, anchor)
+    at = at[len(at) // 2 :]
+    if len(at) < 2:
+        return False
+    segment = np.repeat(np.arange(len(at) - 1), np.diff(at))
+    inner = calls[at[0] : at[-1]]
+    exact = inner["site"].astype(np.int64) << 24 | inner["op"].astype(np.int64) << 16 | inner["detail"]
+    of_ranks = inner["detail"] > 0
+    if not of_ranks.any():
+        return True
+    keys, which, counts = np.unique(exact[of_ranks], return_inverse=True, return_counts=True)
+    pairs = np.unique(which * len(at) + segment[of_ranks])
+    presence = np.bincount(pairs // len(at), minlength=len(keys)) / (len(at) - 1)
+    return bool(counts[presence >= RARE].sum() >= MIN_REPEATED * len(which))
 
 
 def lasts(calls: Records, anchor: Anchor) -> bool:
@@ -275,6 +403,13 @@ class _Tokens:
         )
         self._times = calls["exit_ns"].astype(np.int64)
         self._alike = self._alike_tokens()
+        self._sends = np.isin(calls["op"], SENDS)
+        """Of each call, whether it sends a message and receives none."""
+
+    @property
+    def most_calls(self) -> int:
+        """Of one token."""
+        return int(self._counts.max(initial=0))
 
     def _alike_tokens(self) -> Integers:
         """By token, the first one that does the same in a segment: probes for whatever comes next are one."""
@@ -285,14 +420,33 @@ class _Tokens:
         return alike
 
     def by_segments(self) -> Anchor | None:
-        """The most frequent token whose segments are alike; of several, the one that waits for most ranks."""
+        """The most frequent token whose segments are alike; of several, the one that waits for most ranks.
+
+        One between which the rank only sends is left out if there is another one.
+        """
         found: list[int] = []
+        sending: list[int] = []
         for token in self._candidates():
             if self._counts[token] < MIN_ITERATIONS:
                 break
-            if (not found or self._comes_with(token, found[0])) and self._has_like_segments(token):
+            if (found and not self._comes_with(token, found[0])) or not self._has_like_segments(token):
+                continue
+            if not _only_sends(self._sends, np.flatnonzero(self._sequence == token)):
                 found.append(token)
-        return self._anchor(min(found, key=self._rank_of)) if found else None
+            elif not sending or self._comes_with(token, sending[0]):
+                sending.append(token)
+        return self._anchor(min(found or sending, key=self._rank_of)) if found or sending else None
+
+    def by_turns(self) -> Anchor | None:
+        """Each n-th of the most frequent token, after which the calls are alike, and after the others are not."""
+        for token in self._candidates()[:MAX_EXACT]:
+            if self._counts[token] < 2 * MIN_ITERATIONS:
+                break
+            at = np.flatnonzero(self._sequence == token)
+            for number in range(2, MIN_ITERATIONS + 1):
+                if self.takes_turns(at, number) and self._has_like_segments(token, number, MIN_PRESENCE):
+                    return self._anchor(token, number)
+        return None
 
     def _comes_with(self, token: int, other: int) -> bool:
         """Whether a token comes as often as another that is more frequent, from its first occurrence to its last.
@@ -326,9 +480,10 @@ class _Tokens:
             return False
         segment = np.repeat(np.arange(len(at) - 1), np.diff(at))
         inner = self._sequence[at[0] : at[-1]]
-        pairs = np.unique(np.stack([segment, inner]), axis=1)
-        presence = np.zeros((number, len(self._keys)))
-        np.add.at(presence, (pairs[0] % number, pairs[1]), number / (len(at) - 1))
+        tokens = len(self._keys)
+        pairs = _distinct(segment * tokens + inner, len(at) * tokens)
+        turns = np.bincount(pairs // tokens % number * tokens + pairs % tokens, minlength=number * tokens)
+        presence = turns.reshape(number, tokens) * (number / (len(at) - 1))
         return bool(((presence.max(axis=0) >= MIN_TURN) & (presence.min(axis=0) <= 1 - MIN_TURN)).any())
 
     def by_messages(self) -> Anchor | None:
@@ -340,7 +495,7 @@ class _Tokens:
         received = [token for token in self._candidates() if self._receives(self._anchor(token))]
         for every in MESSAGES:
             likely = [one for one in received if self._counts[one] >= max(every * MIN_GROUPS, SAME_COUNT * most)]
-            found = [one for one in likely if self._has_like_segments(one, every)]
+            found = [one for one in likely if self._has_like_segments(one, every, MIN_GROUP_PRESENCE)]
             if found:
                 return self._anchor(min(found, key=self._rank_of), every)
         return None
@@ -364,7 +519,7 @@ class _Tokens:
         key = int(self._keys[token])
         return Anchor(key >> 18 & 0xFFFF, key >> 34, key >> 16 & 3, key & 0xFFFF, every)
 
-    def _has_like_segments(self, token: int, every: int = 1) -> bool:
+    def _has_like_segments(self, token: int, every: int = 1, presence_needed: float = MIN_PRESENCE) -> bool:
         at = np.flatnonzero(self._sequence == token)[every - 1 :: every]
         if len(at) < MIN_ITERATIONS:
             return False
@@ -378,7 +533,7 @@ class _Tokens:
         presence = np.bincount(pairs % tokens, minlength=tokens) / number
         counts = np.bincount(inner, minlength=tokens)
         rare = counts < RARE * number * every
-        if presence[~rare].mean() < (MIN_PRESENCE if every == 1 else MIN_GROUP_PRESENCE):
+        if presence[~rare].mean() < presence_needed:
             return False
         with_rare = _distinct(pairs[rare[pairs % tokens]] // tokens, number)
         most = MAX_RARE_SEGMENTS * number

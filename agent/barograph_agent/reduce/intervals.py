@@ -60,6 +60,8 @@ class Cursor(msgspec.Struct, array_like=True):
     """Looks that are to be reported."""
     traffic_over: bool = False
     """Whether nothing more is to be reported of the traffic."""
+    absorbed: int = 0
+    """Collectives that are no ends of intervals, as there are many iterations between them."""
 
     def __post_init__(self) -> None:
         # Of an earlier version, which did not count them: how many intervals have communicated so much is not known.
@@ -115,8 +117,9 @@ class IntervalReader:
 
     @property
     def seen(self) -> int:
-        """Synchronizing collectives and iterations counted so far, including dropped ones."""
-        return self.ring.head + self.ring.iteration_head + self.cursor.recalled + self.dropped
+        """Ends of intervals counted so far, collectives and iterations, including dropped ones."""
+        cursor = self.cursor
+        return self.ring.head + self.ring.iteration_head + cursor.recalled + self.dropped - cursor.absorbed
 
     @property
     def dropped(self) -> int:
@@ -136,11 +139,14 @@ class IntervalReader:
 
     @property
     def moved_at(self) -> float:
-        """The same of the last iteration, though it may not have been read."""
-        head = self.ring.iteration_head
-        if head <= self.cursor.iteration_position:
-            return self.ended_at
-        return self.unix(int(self.ring.iterations(head - 1, head)[0]["exit_ns"]))
+        """The same of the last record, though it may not have been read."""
+        ring, cursor = self.ring, self.cursor
+        ends = [cursor.last_exit_ns]
+        if ring.iteration_head > cursor.iteration_position:
+            ends.append(int(ring.iterations(ring.iteration_head - 1, ring.iteration_head)[0]["exit_ns"]))
+        if ring.head > cursor.position:
+            ends.append(int(ring.records(ring.head - 1, ring.head)[0]["exit_ns"]))
+        return self.unix(max(ends))
 
     def unix(self, ns: int) -> float:
         """Unix seconds of an instant by the ring's clock."""
@@ -159,16 +165,41 @@ class IntervalReader:
         return self.ring.started_unix_ns - self.ring.started_ns
 
     def read(
-        self, recalled: Records | None = None, iterations: int | None = None
+        self,
+        recalled: Records | None = None,
+        iterations: int | None = None,
+        *,
+        holds: bool = False,
+        absorbs: bool = False,
+        final: bool = True,
     ) -> tuple[Intervals | None, dict[str, Any]]:
         """The next intervals, None if there are no records, and classes not seen before as columns of `sites`.
 
         Both may be empty. recalled: iterations before the first one that was not read. iterations: those of the ring
-        that may be read, None for all. Advances the cursor. Raises RingError if the ring is inconsistent.
+        that may be read, None for all. holds: no collective may be read. absorbs: those between iterations are no ends
+        of intervals. final: those after the last iteration are. Advances the cursor. Raises RingError if the ring is
+        inconsistent.
         """
         cursor = self.cursor
         recalled = np.empty(0, RECORD) if recalled is None else recalled
-        records, is_iteration, counts = self._merge(recalled, iterations)
+        records, is_iteration, counts = self._merge(recalled, iterations, holds=holds)
+        kept = np.ones(len(records), bool)
+        if absorbs and len(records):
+            unread = self._readable(iterations) - cursor.iteration_position - (int(is_iteration.sum()) - len(recalled))
+            kept, read = _absorb(is_iteration, goes_on=bool(cursor.last_site & ~SITE), more=unread > 0, final=final)
+            records, is_iteration, counts, kept = records[:read], is_iteration[:read], counts[:read], kept[:read]
+        if not len(records):
+            return None, {}
+        collectives = np.maximum.accumulate(np.where(is_iteration, cursor.last_index, counts))
+        others = np.maximum.accumulate(np.where(is_iteration, counts, cursor.iteration_index + cursor.recalled))
+        index = collectives + others + 1 - cursor.absorbed - np.cumsum(~kept)
+        follows = _follows(counts, is_iteration, (cursor.last_index, cursor.iteration_index + cursor.recalled))
+        cursor.position += int((~is_iteration).sum())
+        cursor.iteration_position += int(is_iteration.sum()) - len(recalled)
+        cursor.last_index = int(collectives[-1])
+        cursor.absorbed += int((~kept).sum())
+        last = int(others[-1])
+        records, is_iteration, counts, index = records[kept], is_iteration[kept], counts[kept], index[kept]
         if not len(records):
             return None, {}
         exits = records["exit_ns"].astype(np.int64)
@@ -180,30 +211,25 @@ class IntervalReader:
         starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
         before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
         # The latter start is known only if the previous one was recorded.
-        known = own | _follows(counts, is_iteration, (cursor.last_index, cursor.iteration_index + cursor.recalled))
+        known = own | follows[kept]
         if (starts > exits)[known].any():
             raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         ended_at = (exits[known] + self._offset_ns) * 1e-9
-        collectives = np.maximum.accumulate(np.where(is_iteration, cursor.last_index, counts))
-        others = np.maximum.accumulate(np.where(is_iteration, counts, cursor.iteration_index + cursor.recalled))
-        index = collectives + others + 1
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         if not cursor.traffic_over:
             # What was sent in iterations that are recalled is not known: the first record after them has all of it.
-            last = cursor.iteration_index + cursor.recalled + len(recalled) + bool(len(recalled))
-            counted = ~is_iteration | (counts > last)
+            first = cursor.iteration_index + cursor.recalled + len(recalled) + bool(len(recalled))
+            counted = ~is_iteration | (counts > first)
             self._count(classes[counted[known]], records[known & counted])
         cursor.recalled += len(recalled)
-        cursor.last_index, cursor.iteration_index = int(collectives[-1]), int(others[-1]) - cursor.recalled
-        cursor.position += int((~is_iteration).sum())
-        cursor.iteration_position += int(is_iteration.sum()) - len(recalled)
+        cursor.iteration_index = last - cursor.recalled
         cursor.last_exit_ns, cursor.last_site = int(exits[-1]), int(sites[-1])
         cursor.rows += int(known.sum())
         cursor.lost += int((~known).sum())
         return intervals, fresh
 
-    def _merge(self, recalled: Records, limit: int | None) -> tuple[Records, Flags, Times]:
+    def _merge(self, recalled: Records, limit: int | None, *, holds: bool) -> tuple[Records, Flags, Times]:
         """Collectives and iterations in the order of their ends, which are iterations, and the number of each."""
         ring, cursor = self.ring, self.cursor
         seen = ring.iteration_head
@@ -218,8 +244,8 @@ class IntervalReader:
         if cursor.iteration_position < (tail := ring.iteration_tail):
             cursor.lost += tail - cursor.iteration_position
             cursor.iteration_position = tail
-        stop = min(head, cursor.position + BATCH)
-        stop_iterations = max(min(seen if limit is None else limit, cursor.iteration_position + BATCH), 0)
+        stop = cursor.position if holds else min(head, cursor.position + BATCH)
+        stop_iterations = max(min(self._readable(limit), cursor.iteration_position + BATCH), 0)
         records = ring.records(cursor.position, stop)
         iterations = ring.iterations(cursor.iteration_position, stop_iterations)
         if len(recalled) or ring.iteration_head:
@@ -246,6 +272,9 @@ class IntervalReader:
         order = np.argsort(both["exit_ns"], kind="stable")
         is_iteration = np.arange(len(both)) >= len(records)
         return both[order], is_iteration[order], counts[order]
+
+    def _readable(self, limit: int | None) -> int:
+        return self.ring.iteration_head if limit is None else limit
 
     def _next_iteration(self, position: int) -> Records:
         return self.ring.iterations(position, min(position + 1, self.ring.iteration_head))
@@ -288,12 +317,12 @@ class IntervalReader:
         fresh: dict[str, Any] = {"class_id": [], "before": [], "at": [], "operation": []}
         for (earlier, later), example in first.items():
             fresh["class_id"].append(int(ids[example]))
-            fresh["before"].append(self._readable(earlier & SITE))
-            fresh["at"].append(self._readable(later & SITE))
+            fresh["before"].append(self._named(earlier & SITE))
+            fresh["at"].append(self._named(later & SITE))
             fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
         return ids, (fresh if first else {})
 
-    def _readable(self, site: int) -> str:
+    def _named(self, site: int) -> str:
         """The site with function names in place of offsets, if the modules have symbols."""
         name = self.ring.site(site)
         if site == 0:
@@ -302,6 +331,19 @@ class IntervalReader:
         if any(at == NAMED for _, at in frames):
             return name
         return " < ".join(symbol(path, at) or f"{Path(path).name}+{at:#x}" for path, at in frames)
+
+
+def _absorb(is_iteration: Flags, *, goes_on: bool, more: bool, final: bool) -> tuple[Flags, int]:
+    """Which records are ends of intervals, if no collective between iterations is one, and how many may be read.
+
+    goes_on: the record before is an iteration. more: an iteration follows. final: none will follow; else a collective
+    after the last one is read with the next.
+    """
+    number, at = len(is_iteration), np.flatnonzero(is_iteration)
+    first = 0 if goes_on else int(at[0]) if len(at) else number
+    last = number if more else int(at[-1]) + 1 if len(at) else 0
+    places = np.arange(number)
+    return is_iteration | (places < first) | (places >= last), number if final else max(first, last)
 
 
 def _follows(counts: Times, is_iteration: Flags, last: tuple[int, int]) -> Flags:

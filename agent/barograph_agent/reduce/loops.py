@@ -12,6 +12,10 @@ collectives has the same intervals on a slow day. Calls are written meanwhile, a
 them: the first seconds may have been those of an inner loop. While the best one is of a loop that is interrupted again
 and again, iterations are held back for up to MAX_QUIET_SECONDS.
 
+Where collectives come, but many iterations between them that take as long as another, the iterations are the intervals,
+and these collectives are no ends of any. While that is found out, collectives are held back too. Where it is not so,
+calls of other ranks, or of many, are not written for WEIGH_SECONDS, and then for longer and longer.
+
 State is in memory only. A sidecar that continues after one that was killed finds in the ring what that one wanted.
 """
 
@@ -24,11 +28,27 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import MAX_CALLS, MAX_EVERY, Anchor, find, is_interrupted, lasts, loops, occurrences
+from barograph_agent.reduce.anchors import (
+    MAX_CALLS,
+    MAX_EVERY,
+    MIN_ITERATIONS,
+    MIN_ROUNDS,
+    Anchor,
+    find,
+    is_inner,
+    lasts,
+    loops,
+    occurrences,
+    outnumber,
+    repeats,
+    rounds,
+)
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
 FLOWS: Final = 3
 """Steps in a row with a collective of all ranks, from which on calls are not written until there is one without."""
+SLOW_CALLS: Final = 40_000.0
+"""Calls per second of which writing takes 0.1 % of a core: those of a rank whose intervals are told are written on."""
 MIN_QUIET_SECONDS: Final = 2.0
 """The same from which on an anchor is sought."""
 QUIET_GAPS: Final = 4.0
@@ -42,6 +62,20 @@ MAX_HISTORY: Final = 2**18
 """Calls that are remembered, 4 MB, of a rank whose intervals are told; of others MAX_CALLS."""
 FIND_SECONDS: Final = 0.5
 """Least time between two searches; doubled by each that finds nothing, up to MAX_QUIET_SECONDS."""
+MIN_CALLS: Final = 2.0
+"""Calls for each collective, from which on there may be iterations between them."""
+WEIGH_SECONDS: Final = 1.0
+"""How long after iterations were compared with collectives, in vain, they are again; doubled by each time."""
+MAX_WEIGH_SECONDS: Final = 8.0
+"""Limit on that."""
+MAX_REST_SECONDS: Final = 300.0
+"""The same where an anchor was sought in vain, which takes 10 ms, of a rank whose intervals are not told: of many."""
+MAX_POINTS: Final = 4096
+"""Collectives that are remembered at least."""
+MAX_HELD: Final = 1 / 8
+"""Collectives that are held back, as a share of their table."""
+MAX_CALLS_FILLED: Final = 1 / 4
+"""Calls since the last look, as a share of their table, from which on the next look is sooner."""
 MAX_PENDING_SECONDS: Final = 10.0
 """How long the first record of a new anchor is waited for."""
 MAX_CALL_RATE: Final = 400_000.0
@@ -68,6 +102,8 @@ class Loop:
         """recalls: whether iterations before the anchor was named are of use, for which calls are remembered."""
         self.ring = ring
         self._most = MAX_HISTORY if recalls else MAX_CALLS
+        self._recalls = recalls
+        self._longest_rest = MAX_WEIGH_SECONDS if recalls else MAX_REST_SECONDS
         self._head = 0
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._flows = 0
@@ -79,9 +115,21 @@ class Loop:
         self._iterations, self._compared, self._dropped, self._longest = 0, 0, 0, 0.0
         self._held_from: int | None = None
         self._awaits = self._is_trial = self._is_replaced = False
-        self._made = 0
+        self._made = self._made_last = 0
+        self._is_slow = True
         self._recalled = np.empty(0, RECORD)
         self._discarded: int | None = None
+        self._points: deque[npt.NDArray[np.int64]] = deque()
+        self._calls_since = 0
+        self._calls_each: deque[float] = deque(maxlen=MIN_ROUNDS)
+        self._weighs_from, self._rest = -math.inf, WEIGH_SECONDS
+        self._collectives_since: float | None = None
+        self._held_since = math.nan
+        self._named: Anchor | None = None
+        self._named_from = 0
+        self._repeats = False
+        self.absorbs = False
+        """Whether collectives between iterations are no ends of intervals."""
         self.called_ns = 0
         """End of the newest call that was read, by the ring's clock: who calls MPI is not silent."""
         self.has_searched = False
@@ -95,6 +143,16 @@ class Loop:
     def readable(self) -> int:
         """Iterations of the ring that may be read: those that are not held back."""
         return self.ring.iteration_head if self._held_from is None else self._held_from
+
+    @property
+    def holds(self) -> bool:
+        """Whether no collective may be read: there may be iterations before it that are not known yet."""
+        return self._collectives_since is not None or (self.absorbs and self._held_from is not None)
+
+    @property
+    def fills(self) -> bool:
+        """Whether calls have come so fast that some may be overwritten before the next look."""
+        return self._want.calls and self._made_last > MAX_CALLS_FILLED * self.ring.call_capacity
 
     def take_discarded(self) -> int | None:
         """The iteration before which all are to be passed over, once; None if none is."""
@@ -114,39 +172,64 @@ class Loop:
             self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = now
             self._head, self._compared = self.ring.head, self.ring.compared
             self._iterations, self._dropped = self.ring.iteration_head, self.ring.iterations_dropped
+            self._named_from = self._iterations
+            self._note_points(0)
         if final or self.ring.finalized:
             self._finish(now, after_ns)
             return self._release()
         passed, self._stepped_at, self.has_searched = now - self._stepped_at, now, False
+        before = self._head
         quiet = self._quiet(now)
         self._watch(now, passed)
         if self._want.calls:
             self._read_calls(now, passed)
         else:
             self._called_at = now  # calls that are not written may come
+        self._note_points(before)
         self._recall(after_ns)
         if self._is_replaced:
             self._is_replaced = False
             self._discard()
-        if self._want.op and self._has_regular_collectives():
-            self._ask(Want(generation=self._want.generation))
-            self._discard()
-        elif self._flows >= FLOWS and not self._want.op:
-            self._ask(Want(generation=self._want.generation))
-            self._forget()
+        self._decide(now, after_ns, quiet, may_search=may_search)
+        if self.absorbs:
+            quiet = now - self._held_since
+        return self._release() if self._is_decided(now, quiet, may_search=may_search) else np.empty(0, RECORD)
+
+    def _decide(self, now: float, after_ns: int, quiet: float, *, may_search: bool) -> None:
+        """Ask for what is needed."""
+        self.absorbs = self.absorbs and self._want.op != 0 and not self._seeks(now) and not self._is_crowded(0.5)
+        self._weigh(now, may_search=may_search)
+        if self._want.op and not self.absorbs and self._has_regular_collectives():
+            if self._repeats and not self._seeks(now) and self._outnumber():
+                self.absorbs = True
+            else:
+                self._ask(Want(generation=self._want.generation))
+                self._discard()
+        elif self._flows >= FLOWS and not self._want.op and not self.holds and not (self._recalls and self._is_slow):
+            self._rest_from_calls(now)
         elif not self.is_too_fast and not self._awaits and self._is_missed(now):
             if (
                 may_search
                 and self._held_from is None
                 and self._seeks(now)
-                and quiet >= self._limit()
+                and (quiet >= self._limit() or self._calls_since > MAX_HISTORY / 2)
                 and now - self._searched_at >= self._pause
             ):
                 self._search(now, after_ns, may_return=not self._want.op and quiet < TRIAL_SECONDS)
             if now >= self._rests_until and not self._want.calls:
                 self._forget()
                 self._ask(self._want._replace(calls=True))
-        return self._release() if self._is_decided(now, quiet, may_search=may_search) else np.empty(0, RECORD)
+
+    def _rest_from_calls(self, now: float) -> None:
+        """While collectives come, calls are written now and then only, unless they are few."""
+        if self._want.calls:
+            self._ask(Want(generation=self._want.generation))
+            self._forget()
+            if now >= self._weighs_from:
+                self._rest_from(now)
+        elif now >= self._weighs_from:
+            self._flows = 0
+            self._ask(self._want._replace(calls=True))
 
     def _is_decided(self, now: float, quiet: float, *, may_search: bool) -> bool:
         """Whether iterations that are held back, if any, are to be read now."""
@@ -154,10 +237,82 @@ class Loop:
             return True
         if self._awaits:
             return False
-        half = (self.ring.iteration_head - self._held_from) * 2 > self.ring.iteration_capacity
-        if not self._is_trial or half or self._seeks(now):
+        if not self._is_trial or self._seeks(now):
             return True
+        filled = (self.ring.iteration_head - self._held_from) / self.ring.iteration_capacity
+        if filled > 0.5 or self._is_crowded(MAX_HELD):
+            return not (may_search and self._has_all and self._finds_better(now))
         return quiet >= TRIAL_SECONDS and not (self._has_all and self._is_doubtful(now, quiet, may_search=may_search))
+
+    def _note_points(self, before: int) -> None:
+        """Remember when collectives since this number have ended, while that may be compared with iterations."""
+        if not (self._want.calls or self._want.op):
+            return
+        head = self._head
+        first = max(before, head - MAX_POINTS, self.ring.tail)
+        if head > before:
+            self._calls_each.append(self._calls_since / (head - before))
+            self._calls_since = 0
+        if head > first:
+            self._points.append(self.ring.records(first, head)["exit_ns"].astype(np.int64))
+        while len(self._points) > 1 and sum(map(len, self._points)) - len(self._points[0]) >= MAX_POINTS:
+            self._points.popleft()
+
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return np.concatenate(self._points) if self._points else np.empty(0, np.int64)
+
+    def _weigh(self, now: float, *, may_search: bool) -> None:
+        """While there is no anchor, find one whose iterations outnumber the collectives. Those are held back then."""
+        if self._want.op or not self._want.calls or now < self._weighs_from or not self._points or self.is_too_fast:
+            self._collectives_since = None
+            return
+        if max(self._calls_each, default=0.0) <= MIN_CALLS and self._calls_since <= MIN_ITERATIONS:
+            self._collectives_since = None
+            return
+        calls = self._newest()
+        complete = self._rounds(calls)
+        likely = (complete[-1] if len(complete) else len(calls)) > MIN_ITERATIONS
+        since = now if self._collectives_since is None else self._collectives_since
+        if not likely and self._recalls:
+            self._collectives_since = None  # what is told first is not told again: the next round may be one
+        elif not likely or now - since > MAX_QUIET_SECONDS or self._is_crowded(MAX_HELD):
+            self._rest_from(now)
+        elif len(complete) < MIN_ROUNDS or complete.min() <= MIN_ITERATIONS or not may_search:
+            self._collectives_since = since
+        else:
+            self.has_searched = True
+            anchor = find(calls)
+            if anchor is None or not self._outnumbers(calls, anchor):
+                self._rest_from(now, searched=True)
+                return
+            self._held_since = since
+            self._name(anchor, calls, now, is_trial=True)
+            self._collectives_since, self.absorbs, self._rest = None, True, WEIGH_SECONDS
+
+    def _rounds(self, calls: Records) -> npt.NDArray[np.int64]:
+        """How many calls there are in each of the last rounds between two collectives, at most MIN_ROUNDS."""
+        return rounds(calls["exit_ns"].astype(np.int64), self._ends())[-MIN_ROUNDS:]
+
+    def _is_crowded(self, share: float) -> bool:
+        """Whether unread collectives, or those that are not durable yet, take this share of their table."""
+        return self.ring.head - self.ring.tail > share * self.ring.capacity
+
+    def _rest_from(self, now: float, *, searched: bool = False) -> None:
+        self._collectives_since, self._weighs_from = None, now + self._rest
+        if searched or self._rest < MAX_WEIGH_SECONDS:
+            self._rest = min(2 * self._rest, self._longest_rest)
+
+    def _outnumbers(self, calls: Records, anchor: Anchor) -> bool:
+        """Whether there are many iterations between collectives, by calls."""
+        if is_inner(calls, anchor) or not repeats(calls, anchor):
+            return False
+        return outnumber(calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64), self._ends())
+
+    def _outnumber(self) -> bool:
+        """The same by what is recorded since the anchor was named."""
+        head = self.ring.iteration_head
+        first = max(self._named_from, self.ring.iteration_tail, head - MAX_POINTS)
+        return outnumber(self.ring.iterations(first, head)["exit_ns"].astype(np.int64), self._ends())
 
     @property
     def _has_all(self) -> bool:
@@ -170,12 +325,19 @@ class Loop:
             return False  # also where the searches of other ranks come first
         if not may_search or now - self._searched_at < self._pause:
             return True
+        if self._finds_better(now):
+            return True
+        self._wait_longer()
+        return is_inner(self._newest(), _anchor(self._want))
+
+    def _finds_better(self, now: float) -> bool:
+        """Whether there is a better anchor, which is named next."""
         self._searched_at, self.has_searched = now, True
-        calls = self._history()[-MAX_CALLS:]
-        anchor = find(calls)
-        if anchor is None or _is_same(anchor, self._want):
-            self._wait_longer()
-            return is_interrupted(calls, _anchor(self._want))
+        _, anchor = self._find()
+        if anchor is None or self._is_named(anchor):
+            return False
+        if self.absorbs:
+            self._collectives_since = self._held_since
         # First the shim stops to record the one that was named: its records would be among those of the other.
         self._is_replaced, self._pause = True, 0.0
         self._ask(Want(calls=True, generation=self._want.generation))
@@ -183,7 +345,7 @@ class Loop:
 
     def _release(self) -> Records:
         found, self._recalled = self._recalled, np.empty(0, RECORD)
-        self._held_from, self._awaits = None, False
+        self._held_from, self._awaits, self._held_since = None, False, math.nan
         return found
 
     def _discard(self) -> None:
@@ -242,9 +404,13 @@ class Loop:
         first, calls = self.ring.calls(self._position)
         if first > self._position:
             self._calls.clear()
-            self._made = MAX_HISTORY
+            # Another anchor cannot replace one whose iterations are held back, if some of them cannot be recalled.
+            self._made = MAX_HISTORY if self._held_from is not None else self._position - first
         made, self._position = first + len(calls) - self._position, first + len(calls)
         self._made += made
+        self._made_last = made
+        self._is_slow = passed <= 0 or made / passed <= SLOW_CALLS
+        self._calls_since += made
         if len(calls):
             self._calls.append(calls)
             self.called_ns, self._called_at = int(calls["exit_ns"][-1]), now
@@ -258,45 +424,63 @@ class Loop:
 
     def _forget(self) -> None:
         self._calls.clear()
+        self._points.clear()
         self._made = 0
+
+    def _newest(self) -> Records:
+        """The newest calls, up to MAX_CALLS."""
+        found: list[Records] = []
+        left = MAX_CALLS
+        for calls in reversed(self._calls):
+            found.insert(0, calls[-left:])
+            left -= len(found[0])
+            if left <= 0:
+                break
+        return np.concatenate(found) if found else np.empty(0, CALL)
 
     def _history(self) -> Records:
         return np.concatenate(self._calls) if self._calls else np.empty(0, CALL)
 
     def _finish(self, now: float, after_ns: int) -> None:
         """Recall what is known of calls only, at the end of the run: first what is held back, then the last loop."""
+        self._collectives_since = None
         if self._want.calls:
             self._read_calls(now, math.inf)
         if self._held_from is not None:
             self._recall(after_ns, final=True)
-            better = find(self._history()[-MAX_CALLS:]) if self._is_trial and self._has_all else None
-            if better is None or _is_same(better, self._want):
+            better = self._find()[1] if self._is_trial and self._has_all else None
+            if better is None or self._is_named(better):
+                self.absorbs = self.absorbs or (self._repeats and self._outnumber())
                 return
             self._discard()
+            self._ask(Want(generation=self._want.generation))
         calls = self._history()
-        if not self.is_too_fast and self._quiet(now) >= self._limit():
-            anchor = find(calls)
-            if anchor is not None and not _is_same(anchor, self._want) and lasts(calls, anchor):
+        is_quiet = self._quiet(now) >= self._limit()
+        if not self.is_too_fast and (is_quiet or self._may_outnumber()):
+            calls, anchor = self._find()
+            is_among = anchor is not None and self._outnumbers(calls, anchor)
+            is_it = anchor is not None and (is_among or (is_quiet and lasts(calls, anchor)))
+            if anchor is not None and is_it and not _is_same(anchor, self._want):
                 times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
                 self._end_loop(_spaced(anchor, times), after_ns, is_recorded=False)
+                self.absorbs = self.absorbs or is_among
         self._calls.clear()
+
+    def _may_outnumber(self) -> bool:
+        """Whether there may be an anchor whose iterations outnumber the collectives."""
+        complete = self._rounds(self._newest())
+        return not self._want.op and len(complete) == MIN_ROUNDS and bool(complete.min() > MIN_ITERATIONS)
 
     def _search(self, now: float, after_ns: int, *, may_return: bool) -> None:
         """Seek an anchor. may_return: whether collectives may still win."""
         self._searched_at, self.has_searched = now, True
-        newest: list[Records] = []
-        for calls in reversed(self._calls):
-            newest.insert(0, calls)
-            if sum(map(len, newest)) >= MAX_CALLS:
-                break
-        calls = np.concatenate(newest) if newest else np.empty(0, CALL)
-        anchor = find(calls)
+        calls, anchor = self._find()
         if anchor is None:
             self._wait_longer()
             return
         times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
         longest = float(np.diff(times).max(initial=0.0))
-        is_named = _is_same(anchor, self._want)
+        is_named, found = _is_same(anchor, self._want), anchor
         anchor = _spaced(anchor, times)
         # The ring's clock may be another one than that of `now`.
         if now - self._called_at + self.called_ns * 1e-9 - times[-1] > max(AWAY_SECONDS, AWAY_INTERVALS * longest):
@@ -308,11 +492,33 @@ class Loop:
         if is_named:
             self._wait_longer()
             return
-        self._pause = FIND_SECONDS
+        self._name(found, calls, now, is_trial=not self._want.op)
+
+    def _is_named(self, anchor: Anchor) -> bool:
+        """Whether it is the one that was named, of whichever thread: several may call as often."""
+        return self._named is not None and anchor._replace(thread=self._named.thread) == self._named
+
+    def _find(self) -> tuple[Records, Anchor | None]:
+        """The best anchor in the newest calls, and these: more where it may be a part of another loop."""
+        calls = self._newest()
+        anchor = find(calls)
+        if len(calls) < sum(map(len, self._calls)) and anchor is not None and is_inner(calls, anchor):
+            history = self._history()
+            better = find(history, MAX_HISTORY)
+            return (history, better) if better is not None else (calls, anchor)
+        return calls, anchor
+
+    def _name(self, found: Anchor, calls: Records, now: float, *, is_trial: bool) -> None:
+        """Ask for records of an anchor that was found in these calls."""
+        times = calls["exit_ns"][occurrences(calls, found)] * 1e-9
+        self._repeats = not is_inner(calls, found) and repeats(calls, found)
+        anchor, longest, self._named = _spaced(found, times), float(np.diff(times).max(initial=0.0)), found
+        self._pause, self._searched_at = FIND_SECONDS, now
         generation = self._want.generation % 255 + 1
         want = Want(True, anchor.op, anchor.site, anchor.match, anchor.value, anchor.every, generation, anchor.thread)
-        self._held_from, self._awaits, self._is_trial = self.ring.iteration_head, True, not self._want.op
-        self._longest, self._came_at = longest, now
+        self._held_from, self._awaits, self._is_trial = self.ring.iteration_head, True, is_trial
+        self._held_since = now if math.isnan(self._held_since) else self._held_since
+        self._named_from, self._longest, self._came_at = self.ring.iteration_head, longest, now
         self._gaps.clear()
         self._ask(want)
 

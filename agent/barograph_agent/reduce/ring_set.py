@@ -111,7 +111,9 @@ class RingSet:
         for name, reader in list(self._readers.items()):
             try:
                 loop = self._loops[name]
-                intervals, sites = reader.read(recalled.get(name), loop.readable)
+                intervals, sites = reader.read(
+                    recalled.get(name), loop.readable, holds=loop.holds, absorbs=loop.absorbs, final=final
+                )
                 traffic = reader.traffic(final=final)
             except RingError as error:
                 self._drop_ring(name, error)
@@ -145,8 +147,10 @@ class RingSet:
 
     @property
     def fills(self) -> bool:
-        """True if a ring holds more than a sixteenth of its capacity."""
-        return any(_filled(ring) > 1 / 16 for ring in self._rings.values())
+        """True if a ring holds more than a sixteenth of its capacity, or calls have filled a quarter of their table."""
+        return any(_filled(ring) > 1 / 16 for ring in self._rings.values()) or any(
+            loop.fills for loop in self._loops.values()
+        )
 
     @property
     def backlog(self) -> int:
