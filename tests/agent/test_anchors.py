@@ -246,22 +246,8 @@ def test_iterations_outnumber_collectives_if_they_are_many_and_alike(lengths: li
     assert anchors.outnumber(np.append(begun, times + 10**8), np.append(begun, points + 10**8)) is many
 
 
-@pytest.mark.parametrize("fields", [2, 3, 6])
-@pytest.mark.parametrize(("work", "one"), [(0.05, True), (0.0002, False)], ids=["work", "no work"])
-def test_messages_of_fields_one_after_the_other_are_one_iteration_if_work_follows(
-    fields: int, work: float, one: bool
-) -> None:
-    rng = np.random.default_rng(fields)
-    calls: list[Call] = [(1, "Sendrecv", 0, 1)] * (100 * fields)
-    seconds = [*[0.0001] * (fields - 1), work] * 100
-    noise = rng.gamma(20.0, 1 / 20.0, len(calls)).tolist()
-    anchor = anchors.find(records(calls, [each * factor for each, factor in zip(seconds, noise, strict=True)]))
-    assert anchor is not None
-    assert anchor.every == (fields if one else 1)
-
-
 def test_what_takes_longer_each_third_time_is_an_iteration_each_time() -> None:
-    """With a search for neighbours, say. Nor are times in no order a reason to take several together."""
+    """With a search for neighbours, or where ranks take turns on a core. Times in no order are no reason either."""
     calls: list[Call] = [(1, "Sendrecv", 0, 1)] * 300
-    for seconds in ([0.01, 0.01, 0.03] * 100, np.random.default_rng(5).exponential(0.01, 300).tolist()):
+    for seconds in ([0.01, 0.01, 0.2] * 100, np.random.default_rng(5).exponential(0.01, 300).tolist()):
         assert anchors.find(records(calls, seconds)) == Anchor(NUMBERS["Sendrecv"], 1)

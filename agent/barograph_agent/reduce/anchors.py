@@ -21,14 +21,10 @@ token comes several times in an iteration, the anchor is each n-th occurrence: b
 most like itself (autocorrelation), or because the calls after each n-th one are alike, and those after the others
 differ. A loop that is interrupted again and again, as a sweep through a grid that is followed by another one, is the
 iteration only if nothing else is.
-
-Where calls do not tell iterations apart, times may: messages of two to six fields come one right after the other, then
-the rank works. They are one iteration.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -106,13 +102,6 @@ MIN_RATIO: Final = 2.0
 """Iterations for each collective, from which on they are many."""
 MIN_REGULAR: Final = 0.5
 """Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
-MIN_GAPS: Final = 30
-"""Times between two occurrences of an anchor, from which on their order counts."""
-MAX_GAPS: Final = 1024
-MIN_CORRELATION: Final = 0.8
-"""Of these times, in logarithms, with those of the next turn."""
-MIN_WORK: Final = 8.0
-"""Ratio of the longest and the shortest of a turn: only the former has work in it."""
 MIN_REPEATED: Final = 0.3
 """Share of the calls that come in most iterations exactly so."""
 MAX_BREAK: Final = 10.0
@@ -147,27 +136,7 @@ def find(calls: Records, most_calls: int = MAX_CALLS) -> Anchor | None:
     if several := np.count_nonzero(made) > 1:
         calls = calls[calls["thread"] == most]
     anchor = _find(calls)
-    if anchor is None:
-        return None
-    anchor = anchor._replace(every=min(anchor.every * _turn(calls, anchor), MAX_EVERY))
-    return anchor._replace(thread=most + 1) if several else anchor
-
-
-def _turn(calls: Records, anchor: Anchor) -> int:
-    """How many iterations by calls are one by their times, which are short and long in turn."""
-    gaps = np.diff(calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64))[-MAX_GAPS:]
-    if len(gaps) < MIN_GAPS:
-        return 1
-    lengths = np.log(np.maximum(gaps, 1))
-    lengths = np.clip(lengths, *np.quantile(lengths, (0.02, 0.98)))
-    lengths -= lengths.mean()
-    if (variance := float((lengths**2).mean())) == 0.0:
-        return 1
-    for turn in range(2, MIN_ITERATIONS + 1):
-        if (lengths[turn:] * lengths[:-turn]).mean() >= MIN_CORRELATION * variance:
-            means = [lengths[place::turn].mean() for place in range(turn)]
-            return turn if np.ptp(means) >= math.log(MIN_WORK) else 1
-    return 1
+    return anchor and anchor._replace(thread=most + 1 if several else 0)
 
 
 def _find(calls: Records) -> Anchor | None:
