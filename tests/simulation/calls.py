@@ -180,11 +180,10 @@ class Program:
                 self.prints,
                 self.folded,
                 self.rows,
-                self.fields,
             ),
         )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.22, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.01, 0.01)
+        shares = (0.22, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
@@ -281,18 +280,6 @@ class Program:
         calls += [parts.call("Recv", 0, last, answered)] if rank == 0 else []
         ends = self._run(trace, lambda: calls, int(40.0 / seconds), seconds, rng)
         self.loops = [Loop("sweeps", ends, may_be=True)]
-        return trace
-
-    def fields(self, rng: np.random.Generator, rank: int) -> Trace:
-        """Steps with the same message for each of a few fields, one right after the other."""
-        parts, trace = self._begin(rng, rank)
-        seconds, message = float(rng.uniform(0.01, 0.1)), [parts.call("Sendrecv", 1, 1)]
-        ends, several = [], int(rng.integers(2, 7))
-        for noise in rng.gamma(20.0, 1 / 20.0, int(20.0 / seconds)).tolist():
-            trace.make(message, seconds * noise)
-            self._run(trace, lambda: message, several - 1, 1e-4, rng)
-            ends.append(trace.now)
-        self.loops = [Loop("steps", ends, may_be=True)]
         return trace
 
     def folded(self, rng: np.random.Generator, rank: int) -> Trace:
