@@ -43,6 +43,8 @@ LAST_COUNTS: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
 are kept."""
 CHANGED: Final = "kind = 'regime-closed'"
 """The rows of `events` that matter."""
+ACCEPTED: Final = "detail LIKE '%\"accepted\"%'"
+"""Those of workloads whose alarmed runs have become the history."""
 SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
 """Tables of which those of open jobs are read from the begin of the first on."""
 OF_JOBS: Final = frozenset(SINCE_OPEN) | {"runs", "predictions", "phases", "nodes"}
@@ -159,7 +161,8 @@ class Restore:
     def _read_first_paces(self, opened: Collection[str]) -> None:
         """Read the paces that there were when jobs began, where there are later ones.
 
-        By times: offsets of the first collector's log say nothing about jobs of the others.
+        By times: offsets of the first collector's log say nothing about jobs of the others. Where alarmed runs of a
+        workload were accepted since, the last pace counts.
         """
         if (reader := self._learned) is None:
             return
@@ -172,7 +175,8 @@ class Restore:
                 reader,
                 f"WITH begun(job, workload, since) AS (VALUES {values})"
                 ' SELECT max("offset") FILTER (fitted_at <= since) AS first, job FROM begun JOIN paces USING (workload)'
-                f' WHERE {within} GROUP BY job HAVING first < max("offset")',
+                f' WHERE {within} AND NOT EXISTS (FROM events WHERE {CHANGED} AND source = workload AND "at" >= since'
+                f' AND {ACCEPTED}) GROUP BY job HAVING first < max("offset")',
                 JOBS_OF_QUERY,
             )
             of_offset: dict[int, list[str]] = {}

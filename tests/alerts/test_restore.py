@@ -21,6 +21,7 @@ from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.sources import FollowedCollector
+from barograph_modeler.learning.rows import accepted_output
 from barograph_modeler.pace.pace import Pace
 from helpers.answers import answered, arrow
 from helpers.jobs import Simulation, scores_of, verdict
@@ -167,8 +168,11 @@ def test_the_last_rows_of_the_latest_workloads_are_read_and_decoded_when_a_job_n
     assert decoded == ["b", "d"]
 
 
+@pytest.mark.parametrize("accepted", [False, True])
 @pytest.mark.parametrize("collectors", [1, 2])
-def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began(collectors: int) -> None:
+def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began_unless_slow_runs_were_accepted_since(
+    collectors: int, accepted: bool
+) -> None:
     endpoints = [f"tcp://{name}:1" for name in "ab"[:collectors]]
     logs, simulation = [MemoryLog(endpoint) for endpoint in endpoints], Simulation(intervals=2)
     other = {"means": ["{}"], "residuals": ["[]"], "window_seconds": [1.0]}
@@ -181,6 +185,12 @@ def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began(collector
     for runs in (1, 2):
         put_pace(runs)
     second = job(logs[-1], simulation, ended=False)
+    if accepted:
+        closed = accepted_output(simulation.workload, [1.0], [2.0], simulation.now)
+        row = {name: [value] for name, value in closed.columns.items()}
+        # Of another workload it has no effect.
+        for source in (simulation.workload, "another")[::-1]:
+            logs[0].put("events", row | {"source": [source]})
     for runs in (3, 4):
         put_pace(runs)
     third = job(logs[-1], simulation, ended=False)
@@ -188,7 +198,7 @@ def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began(collector
     scorer, sources = Scorer(), [source_of(log, endpoints) for log in logs]
     Restore(scorer)(sources, NOW)
     paces = [scorer._new_monitor(scorer.jobs[name]).evidence.pace for name in (first, second, third)]
-    assert [pace and pace.runs for pace in paces] == [4, 2, 4]
+    assert [pace and pace.runs for pace in paces] == [4, 4 if accepted else 2, 4]
     scorer.jobs[second].assign("another", "like")
     assert scorer._new_monitor(scorer.jobs[second]).evidence.pace is None
 

@@ -522,6 +522,23 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: Hist
     assert alike([paged(history.store, "silences", 1000)], rows_of(history.root / "lake", "silences"))
 
 
+def test_no_day_leaves_the_lake_while_the_clock_is_behind_the_newest_rows(fresh: History) -> None:
+    fresh.write(days=4)
+    fresh.publisher.archiver.retention = Retention(hot_days=1)
+    fresh.settle()
+    fresh.publisher.expirer.periods = Periods.read("1")
+    fresh.day = FIRST - 1000
+    for reopened in (False, True):
+        if reopened:
+            fresh.close()
+            fresh.open()
+        fresh.store.apply_retention(Retention())
+        assert not fresh.publisher.expire()
+    fresh.day = FIRST + 4
+    fresh.store.apply_retention(Retention())
+    assert fresh.publisher.expire()
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     {

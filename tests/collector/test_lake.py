@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,30 @@ def test_small_files_become_one_sorted_by_job_and_old_ones_are_deleted_an_hour_l
         publish(publisher)
         publisher.close()
         assert same(store, lake, "blocks", "events")
+
+
+@pytest.mark.parametrize(("days", "stays"), [(1.9, True), (30.0, True), (3.0, False)])
+def test_what_another_collector_has_just_written_stays_though_the_clock_jumps(
+    tmp_path: Path, days: float, *, stays: bool
+) -> None:
+    jump, lake = 0.0, tmp_path / "lake"
+    system = calendar_at(lambda: time.time() + jump)
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+        compactor = partial(Compactor, every=0.0)
+        publisher = Publisher(store, Lake.at(lake), system, parts=LakeParts(compactor=compactor))
+        fill(store, 1)
+        publish(publisher)
+        written = next(lake.rglob("blocks/**/*.parquet")).with_name("other-1-5-x.parquet")
+        written.write_bytes(b"not committed yet")
+        if stays:
+            jump = days * DAY_SECONDS
+            fill(store, 2)
+        else:  # of a time when the clock was right
+            os.utime(written, (time.time() - days * DAY_SECONDS,) * 2)
+        publish(publisher)
+        publisher.compact()
+        publisher.close()
+        assert written.exists() is stays
 
 
 PUBLISH_FOREVER = """

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import re
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -15,12 +17,14 @@ import pytest
 from barograph_agent.settings.sources import ConfigError, Configuration
 from barograph_collector.erase.erasure import erase
 from barograph_collector.lake import lease
+from barograph_collector.lake.compaction import Compactor
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
+from barograph_collector.lake.publisher import LakeParts, Publisher
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.days.data_path import DirectoryPath
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.store import LOG, Store
+from helpers.clocks import calendar_at
 from helpers.lakes import alike, any_rows, job_row, kill_publishers, logged, opened, rows_of
 from helpers.postgres import PASSWORD, Postgres
 
@@ -117,6 +121,26 @@ def test_a_server_that_answers_in_another_language_is_refused(
         fill(store)
         with pytest.raises(LakeError, match=r"has lc_messages 'C', expected C: .*ALTER ROLE"):
             Publisher(store, Lake.at(tmp_path / "lake", server.database("language"))).publish()
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(7200.0, "7200 s ahead of"), (-7200.0, "7200 s behind")])
+def test_a_clock_that_differs_from_the_servers_is_said_once_and_forgets_no_state_sooner(
+    tmp_path: Path, server: Postgres, caplog: pytest.LogCaptureFixture, ahead: float, words: str
+) -> None:
+    url, lake = server.database(f"clock{int(ahead > 0)}"), tmp_path / "lake"
+    system = calendar_at(lambda: time.time() + ahead)
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+        compactor = partial(Compactor, every=0.0)
+        publisher = Publisher(store, Lake.at(lake, url), system, parts=LakeParts(compactor=compactor))
+        for _ in range(3):
+            fill(store)
+            publish(publisher)
+        publisher.compact()
+        publisher.close()
+    with opened(lake, url) as reader:
+        assert reader.execute("SELECT count(*) >= 4 FROM ducklake_snapshots('lake')").fetchone() == (True,)
+    text = f"the clock of this host is {words} that of the catalog's server, expected that they agree"
+    assert [line for line in caplog.messages if "clock" in line] == [text]
 
 
 def test_settings_of_the_catalog_are_checked() -> None:

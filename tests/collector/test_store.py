@@ -453,6 +453,31 @@ def test_a_jump_of_the_clock_drops_no_day_and_rows_remain_on_theirs(tmp_path: Pa
         assert commit()[-1] == 20_004
 
 
+def test_a_clock_behind_the_newest_rows_is_said_once_and_nothing_is_dropped_by_age(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = JumpingClock()
+    clock.jump = 5_000  # The host began with a wrong clock.
+    with Store(tmp_path / "log.duckdb", system=SYSTEM._replace(clock=clock)) as store:
+
+        def commit() -> list[int]:
+            store.commit([entry("blocks", 10, blocks(10, store.head))], {"s": store.head + 1})
+            return [partition.day for partition in store.database.partitions.days]
+
+        assert commit() == [25_000]
+        assert not caplog.messages
+        clock.jump = 0
+        for _ in range(3):
+            assert commit() == [25_000]
+            assert store.calendar.held
+        assert caplog.messages == [
+            "the clock is 5000 days behind the newest rows: others are stored under their day, 2038-06-13, until then"
+        ]
+        clock.jump = 5_001
+        assert commit() == [25_000, 25_001]
+        assert not store.calendar.held
+
+
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_clock_that_was_right_is_followed_after_a_day_or_once_it_is_confirmed(
     tmp_path: Path, *, confirmed: bool

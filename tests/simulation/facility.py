@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -270,6 +271,16 @@ class NoQuarantine(Quarantine):
         raise error
 
 
+class Start(NamedTuple):
+    """How a daemon has begun with a log.
+
+    offsets: after which its tables are followed. judged: jobs that had their verdicts.
+    """
+
+    offsets: Mapping[str, int]
+    judged: Set[str]
+
+
 class Tally:
     """A processor that counts what it reads, and writes a final score for each run, as the scorer does.
 
@@ -286,6 +297,10 @@ class Tally:
         self._due: list[str] = []
         self.last: dict[tuple[str, str], int] = {}
         """The last offset that was read, by the name of the log and table."""
+        self.read: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        """All of them."""
+        self.starts: dict[str, Start] = {}
+        """How it has begun with logs, by their names, where it does not read them from their begins."""
         self.skipped: dict[tuple[str, str], int] = {}
         """Up to where rows need not be read."""
         self._source = ""
@@ -301,6 +316,7 @@ class Tally:
             if (np.diff(offsets, prepend=last) <= 0).any():
                 self.wrong.append(f"{table}: offsets {offsets} of {job or 'all'} after {last}")
             self._lasts[self._source, table, job] = offsets[-1]
+        self.read[self._source, table].update(np.asarray(columns["offset"]).tolist())
         self.last[self._source, table] = max(self.last.get((self._source, table), 0), int(columns["offset"][-1]))
         if table == "blocks":
             for job, count in zip(columns["job"], np.asarray(columns["count"]).tolist(), strict=True):
@@ -367,8 +383,10 @@ class JudgingTally(Tally):
     def __init__(self, may_resend: Callable[[str], bool], pages: int, near: int) -> None:
         super().__init__(may_resend)
         self.scorer = Scorer()
-        self.open_jobs, self.begun, self.begin_with = self.scorer.open_jobs, self.scorer.begun, self.scorer.begin_with
+        self.open_jobs, self.begun = self.scorer.open_jobs, self.scorer.begun
         self.forget_before, self.give_up_before = self.scorer.forget_before, self.scorer.give_up_before
+        self.first_paces: dict[str, int] = {}
+        """Offsets of the paces that jobs are compared with from their begin on."""
         self._restore = Restore(self, near)  # type: ignore[arg-type]
         self._pages = pages
 
@@ -384,6 +402,11 @@ class JudgingTally(Tally):
         self._judged |= set(names)
         self.scorer.close(names)
 
+    def begin_with(self, name: str, row: Mapping[str, Any]) -> None:
+        """Note the pace of a job's begin."""
+        self.first_paces[name] = int(row["offset"])
+        self.scorer.begin_with(name, row)
+
     def _ordered(self, columns: Mapping[str, Column]) -> list[tuple[str, list[int]]]:
         found: dict[str, list[int]] = {}
         for job, offset in zip(columns.get("job", [""] * len(columns["offset"])), columns["offset"], strict=True):
@@ -395,6 +418,7 @@ class JudgingTally(Tally):
         for source in ready:
             source.follower._page = self._pages
             # What is before is a backfill's, or of jobs that are not judged, or does not count.
+            self.starts[source.name] = Start(dict(source.follower.offsets), self._judged.copy())
             partly = (*OF_JOBS, *LAST_COUNTS, "events")
             self.skipped |= {(source.name, one): at for one, at in source.follower.offsets.items() if one in partly}
             for backfill in source.backfills:

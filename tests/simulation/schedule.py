@@ -15,9 +15,11 @@ from typing import Any
 
 from barograph_agent.deliver.shards import shard_of
 from barograph_agent.system.system import System
+from barograph_collector.daemon.sources import OF_NO_JOB
 from simulation.database import SimulatedDatabase
-from simulation.facility import SPOOLS, Facility, NamedReader, Node, Shard, SimulatedJob, deliver
+from simulation.facility import SPOOLS, Facility, JudgingTally, NamedReader, Node, Shard, SimulatedJob, deliver
 from simulation.lake import Failures
+from simulation.learned import LearnedRows, first_paces, rows_to_read
 from simulation.machine import Stuck
 from simulation.recognition import AskingJobs, AssigningTally
 from simulation.reference import PER_SECOND, SECONDS, alarms_without_pipeline, healthy_history
@@ -75,6 +77,8 @@ class Schedule:
         for shard in facility.shards if facility.lake is not None else ():
             if self.random.random() < 0.5:
                 shard.put_journal_apart()
+        if facility.judged:
+            LearnedRows(facility.watcher, facility.tables, seed)
         facility.disturb = self._disturb_disk
         self._fails = self._slow = 0.0
         for number in range(self.random.choice([1, 1, 2])):
@@ -181,7 +185,8 @@ class Schedule:
             self._disturb_lake(facility.lake.failures)
             if self.report.seed % LOSES_DISK == 0:
                 self.machine.at(random.random() * DISTURBED_SECONDS, self._lose_disk)
-        for _ in range(random.choice([1, 2, 3]) if self._asking is not None else 0):
+        kills = [1, 2, 3] if self._asking is not None else [0, 1, 2] if facility.judged else [0]
+        for _ in range(random.choice(kills)):
             self.machine.at(random.random() * DISTURBED_SECONDS, self._kill_follower)
         for _ in range(random.choice([0, 1, 2, 3, 6])):
             act = random.choice(acts)
@@ -399,6 +404,7 @@ class Schedule:
                 raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
         self._check_memory()
         self._check_lake()
+        self._check_reads()
         blocks, runs, events, scores = (facility.all(name) for name in ("blocks", "runs", "events", "scores"))
         for job in facility.jobs:
             self._check_job(job, blocks, runs, events)
@@ -422,6 +428,25 @@ class Schedule:
             raise self._broken(f"alarms that its rows do not give: {sorted(caused)}")
         if not self._has_followed():
             raise self._broken(f"a follower has read up to {facility.tallies[-1].last}, expected {self._heads()}")
+
+    def _check_reads(self) -> None:
+        """The follower has read all rows that it is to read, also of before its start."""
+        tally, (first, *_) = self.facility.tallies[-1], self.facility.shards
+        for shard in self.facility.shards:
+            if (start := tally.starts.get(shard.name)) is None:
+                tables = [one for one in tally.tables if shard is first or one not in OF_NO_JOB]
+                wanted = {table: set(shard.tables.all(table)["offset"]) for table in tables}
+            else:
+                wanted = rows_to_read(shard.tables, start)
+            for table, offsets in wanted.items():
+                if lacks := offsets - tally.read[shard.name, table]:
+                    raise self._broken(f"a follower has not read rows {sorted(lacks)[:5]} of {table} of {shard.name}")
+            if not isinstance(tally, JudgingTally) or start is None or first.name not in tally.starts:
+                continue
+            after = tally.starts[first.name].offsets["paces"]
+            for job, at in first_paces(shard.tables, start.judged, first.tables, after).items():
+                if tally.first_paces.get(job, 0) < at:
+                    raise self._broken(f"{job} is not compared with the pace there was when it began, of row {at}")
 
     def _check_assignments(self) -> None:
         """Jobs that ask for the same are in one group, and others are not, whatever was restarted when."""

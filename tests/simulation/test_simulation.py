@@ -27,10 +27,13 @@ from barograph_agent.system.system import SYSTEM
 from barograph_alerts import restore
 from barograph_alerts.detection.stall import SilentSpan
 from barograph_alerts.processor import Scorer
+from barograph_alerts.restore import Restore
 from barograph_collector.client.backfill import Backfill
 from barograph_collector.client.follow import Follower, Rows
+from barograph_collector.client.log_reader import LogUnavailable
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.runner import Output
+from barograph_collector.daemon.sources import FollowedCollector
 from barograph_collector.ingest.streams import StreamDecision, Streams
 from barograph_collector.lake.batches import BatchReader
 from barograph_collector.lake.catalog import Catalog, Committed
@@ -148,6 +151,43 @@ def a_follower_has_what_a_backfill_has_read(patch: pytest.MonkeyPatch) -> None:
 
 def ends_of_jobs_come_before_their_blocks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(restore, "OF_JOBS", restore.OF_JOBS - {"runs"})
+
+
+def bands_of_a_workload_are_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(restore, "LAST_COUNTS", {**restore.LAST_COUNTS, "bands": (("workload",), 20_000)})
+
+
+def the_first_pace_counts(patch: pytest.MonkeyPatch) -> None:
+    real = restore._last
+    patch.setattr(
+        restore, "_last", lambda table, first, last: real(table, first, last).replace("SELECT max(", "SELECT min(")
+    )
+
+
+def levels_that_were_closed_are_not_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(restore, "CHANGED", "kind = 'dropped'")
+
+
+def what_was_learned_is_passed_over_after_a_failure(patch: pytest.MonkeyPatch) -> None:
+    real = Restore._read_last
+
+    def read_last(self: Restore, source: FollowedCollector, table: str, head: int, now: float) -> None:
+        try:
+            real(self, source, table, head, now)
+        except LogUnavailable:
+            source.follower.offsets[table] = head
+            raise
+
+    patch.setattr(Restore, "_read_last", read_last)
+
+
+def open_jobs_have_the_last_pace(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Restore, "_read_first_paces", lambda self, opened: None)
+
+
+def a_backfill_leaves_out_signatures(patch: pytest.MonkeyPatch) -> None:
+    real = Backfill.read
+    patch.setattr(Backfill, "read", lambda self, head: [rows for rows in real(self, head) if rows[0] != "signatures"])
 
 
 def acknowledged_before_durable(patch: pytest.MonkeyPatch) -> None:
@@ -478,6 +518,12 @@ def test_a_collector_that_is_away_holds_up_no_job_of_the_others(seed: int, tmp_p
         a_follower_skips_a_round,
         a_follower_has_what_a_backfill_has_read,
         ends_of_jobs_come_before_their_blocks,
+        bands_of_a_workload_are_one,
+        the_first_pace_counts,
+        levels_that_were_closed_are_not_read,
+        what_was_learned_is_passed_over_after_a_failure,
+        open_jobs_have_the_last_pace,
+        a_backfill_leaves_out_signatures,
         acknowledged_before_durable,
         late_rows_are_silence,
         a_sidecar_that_was_away_reports_silence,

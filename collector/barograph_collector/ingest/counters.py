@@ -90,7 +90,9 @@ class Counters:
     )
     draining: int = _metric("1 while the collector is drained: it takes no rows.", gauge=True)
     partitions_dropped: int = _metric("Days of raw rows dropped by retention.")
-    retention_held: int = _metric("1 while no days are dropped by age, because the clock has jumped.", gauge=True)
+    retention_held: int = _metric(
+        "1 while no days are dropped by age, because the clock has jumped or is behind the newest rows.", gauge=True
+    )
     table_rows: dict[str, int] = _metrics("Approximate rows in the log, by table.", "table", TABLES, gauge=True)
 
     def lag_seconds(self, now: float) -> float:

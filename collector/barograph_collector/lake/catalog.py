@@ -29,7 +29,8 @@ from barograph_collector.storage.text import literal
 OTHER_VERSION: Final = ". To automatically migrate"
 """What DuckLake goes on with, where a catalog is not of its version: an option that nobody has here."""
 AUTHOR: Final = "barograph"
-ORPHAN_SECONDS: Final = 86400.0
+ORPHAN_SECONDS: Final = 2 * 86400.0
+"""As far as the clock may jump before its calendar is held: what another collector has just written seems so old."""
 CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
     "threads": 1,
@@ -61,7 +62,8 @@ class Catalog:
         self.last_writer = ""
         """The word of the process that had, when the lake was opened."""
         self._disk = system.disk
-        self._lease: Lease = ServerLease(lake.url) if lake.url else FileLease(lake.directory, system.disk, system.clock)
+        clock = system.clock
+        self._lease: Lease = ServerLease(lake.url, clock) if lake.url else FileLease(lake.directory, self._disk, clock)
         self.connection = duckdb.connect(config=CONFIG | {"temp_directory": str(scratch)})
         # Otherwise Python variables could be read as tables.
         self.connection.execute("SET python_enable_replacements = false")
@@ -175,6 +177,8 @@ class Catalog:
 
     def _expire(self, before: float, pinned: Sequence[int]) -> None:
         with self._transaction():
+            # Other collectors commit by their clocks.
+            before -= max(self._lease.ahead, 0.0)
             query = (
                 f"SELECT snapshot_id FROM ducklake_snapshots('lake') WHERE snapshot_time < to_timestamp({before})"
                 " ORDER BY snapshot_id"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from pathlib import Path
@@ -17,6 +18,8 @@ from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.text import literal
 
 CATALOG_FILE: Final = "catalog.ducklake"
+MAX_AHEAD_SECONDS: Final = 60.0
+"""A greater difference of clocks is said."""
 LOCK_SECONDS: Final = 10
 """How long a commit waits for that of another process."""
 _LOCK_POLL_SECONDS: Final = 0.05
@@ -26,6 +29,7 @@ _LOCK_FILE: Final = "committer.lock"
 _LOCK_NUMBER: Final = 0x6261726F
 _ENGLISH: Final = re.compile(r"C|POSIX|C\..*|en_.*|")
 _PASSWORD: Final = re.compile(r"(://[^:@/\s]*):[^@/\s]*@")
+_log = logging.getLogger(__name__)
 
 
 class Lease:
@@ -35,6 +39,8 @@ class Lease:
     """What DuckDB attaches."""
     file: Path | None = None
     """That of the catalog; None if a server has it."""
+    ahead = 0.0
+    """How far this host's clock is ahead of that of the catalog's server, in seconds, at the last `begin`."""
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Once for a connection."""
@@ -134,11 +140,12 @@ class FileLease(Lease):
 class ServerLease(Lease):
     """A catalog in PostgreSQL: an advisory lock is held for each transaction, and ends with its connection."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, clock: Clock = CLOCK) -> None:
         """url: postgresql://USER@HOST/DATABASE; a password may also be where libpq finds it."""
         timeout = "" if "connect_timeout=" in url else f"{'&' if urlsplit(url).query else '?'}connect_timeout=10"
         self._url = url + timeout
         self.target = f"ducklake:postgres:{self._url}"
+        self._clock = clock
         self._attached = False
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -153,17 +160,22 @@ class ServerLease(Lease):
             self._attached = True
 
     def begin(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Wait for the lock, at most LOCK_SECONDS."""
+        """Wait for the lock, at most LOCK_SECONDS, and compare the clocks."""
         query = (
             f"SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true) AS wait,"
-            f" pg_advisory_xact_lock({_LOCK_NUMBER})::text AS lock, current_setting('lc_messages') AS language"
+            f" pg_advisory_xact_lock({_LOCK_NUMBER})::text AS lock, current_setting('lc_messages') AS language,"
+            " extract(epoch FROM clock_timestamp())::float8 AS time"
         )
-        row = connection.execute(f"SELECT language FROM postgres_query('lease', {literal(query)})").fetchone()
+        row = connection.execute(f"SELECT language, time FROM postgres_query('lease', {literal(query)})").fetchone()
         if row is None or not _ENGLISH.fullmatch(row[0]):
             raise LakeError(
                 f"the catalog's server has lc_messages {row and row[0]!r}, expected C: DuckLake finds conflicts in the"
                 " text of errors; ALTER ROLE ... SET lc_messages = 'C'"
             )
+        before, self.ahead = self.ahead, self._clock.now() - row[1]
+        if abs(self.ahead) > MAX_AHEAD_SECONDS >= abs(before):
+            text = "the clock of this host is %.0f s %s that of the catalog's server, expected that they agree"
+            _log.warning(text, abs(self.ahead), "ahead of" if self.ahead > 0 else "behind")
 
 
 def redacted(text: str) -> str:

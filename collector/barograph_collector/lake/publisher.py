@@ -264,7 +264,8 @@ class Publisher:
             return False
         merged = self._compactor.merge(catalog, self._writer(catalog), self._batches.day(self._position + 1))
         if not merged:
-            self._compactor.expire(catalog)
+            if not self._store.calendar.held:
+                self._compactor.expire(catalog)
             return False
         self.figures.merged += merged
         self.archiver.forget()
@@ -285,7 +286,7 @@ class Publisher:
         """Let a day whose period is over leave the lake; whether there was one. Raises as `publish`."""
         catalog = self._catalog or self._open()
         catalog.check(self._known)
-        if not self.expirer.step(catalog):
+        if self._store.calendar.held or not self.expirer.step(catalog):
             return False
         self.figures.expired += 1
         self._compactor.forget()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 from dataclasses import dataclass
 from typing import Final
 
 from barograph_agent.system.clock import Clock
+from barograph_collector.storage.days.archive import EPOCH
 
 DAY_SECONDS: Final = 86400.0
 _log = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ class Calendar:
 
     After such a jump the day is that before it, and goes on with the monotonic clock. A clock that stays so for a day
     is right, and so is one that a person confirms. Until then nothing is dropped by age: a wrong clock would drop all
-    days, and rows would be stored under a day that is not over for a long time.
+    days, and rows would be stored under a day that is not over for a long time. Nor is anything dropped while the clock
+    is a day or more behind the newest rows: one of the two is wrong.
     """
 
     def __init__(self, clock: Clock, last_day: int | None) -> None:
@@ -43,11 +46,13 @@ class Calendar:
         self._at = clock.monotonic()
         self._held_since: float | None = None
         self._confirmed = False
+        self._is_behind = False
+        self.today()
 
     @property
     def held(self) -> bool:
-        """Whether the clock has jumped, and neither time nor a person has confirmed it."""
-        return self._held_since is not None
+        """Whether the clock is behind the newest rows, or has jumped, which neither time nor a person has confirmed."""
+        return self._is_behind or self._held_since is not None
 
     def confirm(self) -> None:
         """Follow the clock as it is: a person has checked it. From any thread."""
@@ -58,6 +63,10 @@ class Calendar:
         monotonic, read = self._clock.monotonic(), self._read()
         passed = self._day + int((monotonic - self._at) // DAY_SECONDS)
         confirmed, self._confirmed = self._confirmed, False
+        behind, self._is_behind = self._is_behind, read < self._day - 1
+        if self._is_behind and not behind:
+            text = "the clock is %d days behind the newest rows: others are stored under their day, %s, until then"
+            _log.warning(text, self._day - read, EPOCH + datetime.timedelta(self._day))
         if read <= passed + 1 or confirmed:
             return self._follow(max(read, self._day))
         if self._held_since is None:
