@@ -1,6 +1,6 @@
 """Collectors that share one lake, PostgreSQL with its catalog, and Dask workers: one after the other is killed.
 
-Jobs send at an even pace to 1, 2 and 4 collectors. After the kills each record is in the lake once. How far the lake is
+Jobs send at an even pace to 1, 2, 4 and 8 collectors. After the kills each record is in the lake once. How far the lake is
 behind is sampled each second, and what a core receives is measured before the kills. Whoever publishes to the lake is a
 thread of its collector. A modeler's fits go to two Dask workers, and are the same as without any in the end.
 
@@ -38,7 +38,7 @@ from helpers.refits import learner
 from helpers.service import Service
 
 KILLS = int(os.environ.get("KILLS", "100"))
-SHARDS = (1, 2, 4)
+SHARDS = (1, 2, 4, 8)
 STREAMS, ROWS, RATE = 20, 50, 4_000.0
 """Jobs of a collector, records of a message, and records a second of all jobs of a collector."""
 QUIET_SECONDS = 20.0

@@ -25,6 +25,7 @@ from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import DISK
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.lake import lease
+from barograph_collector.lake.batches import BatchReader
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import EXPIRE_SECONDS, MIN_FILES, Compactor
 from barograph_collector.lake.files import MAX_CLUSTERS, OTHERS, FileWriter
@@ -220,6 +221,36 @@ def test_what_another_collector_has_just_written_stays_though_the_clock_jumps(
         publisher.compact()
         publisher.close()
         assert written.exists() is stays
+
+
+def test_the_lag_has_rows_that_come_while_one_batch_follows_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, lags = time.time(), list[float]()
+    monkeypatch.setattr(BatchReader, "limit", 10)
+    real = Catalog.commit
+    with Store(tmp_path / "log.duckdb", system=system_at(lambda: now)) as store:
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now))
+
+        def come() -> None:
+            store.commit([entry("blocks", 10, blocks(10, store.head))], {"s": store.head + 1})
+
+        def commit(self: Catalog, files: Any, before: int, position: int) -> None:
+            nonlocal now
+            real(self, files, before, position)
+            now += 20.0
+            lags.append(publisher.figures.lag_seconds(now))
+            for _ in range(2 if store.head < 60 else 0):
+                come()
+
+        monkeypatch.setattr(Catalog, "commit", commit)
+        come()
+        come()
+        publisher.look()
+        assert publisher.figures.position == store.head == 60
+        publisher.close()
+    # Each batch takes as long as two more need to come.
+    assert lags == [20.0, 40.0, 40.0, 60.0, 60.0, 80.0]
 
 
 PUBLISH_FOREVER = """

@@ -558,6 +558,9 @@ class Shard:
             segment_bytes=SEGMENT_BYTES,
             lake=None if facility.lake is None else facility.lake.lake().data,
         )
+        # Days of the stand-in are those of its rows: files are deleted only where no clock is in doubt.
+        store.calendar.confirm()
+        assert store.today and not store.calendar.held
         stopping = system.threads.event()
         self._stopping = stopping.set
         publisher = None

@@ -199,6 +199,8 @@ class Publisher:
             self._due = self._monotonic() + (0.0 if more else self._seconds)
             if not more:
                 return
+            # Rows may come as fast as they are published.
+            self._note_head()
 
     def _stepped(self, step: Callable[[], bool]) -> bool:
         self.figures.step_since = self._monotonic()
