@@ -522,6 +522,21 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: Hist
     assert alike([paged(history.store, "silences", 1000)], rows_of(history.root / "lake", "silences"))
 
 
+def test_after_a_day_has_left_the_lake_questions_take_the_list_of_files_from_memory(
+    fresh: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh.write(days=5)
+    fresh.settle()
+    fresh.publisher.expirer.periods = Periods.read("2")
+    while fresh.publisher.expire():
+        pass
+    fresh.settle()
+    assert fresh.archived == [FIRST, FIRST + 1, FIRST + 2]
+    assert {file.day for file in fresh.store.database.partitions.archive.files()} == {FIRST + 2}
+    monkeypatch.setattr(Archive, "load", lambda *_: pytest.fail("the list is read again"))
+    assert {row[0] for row in selected(fresh.store, "blocks")} == {row[0] for row in paged(fresh.store, "blocks")}
+
+
 def test_no_day_leaves_the_lake_while_the_clock_is_behind_the_newest_rows(fresh: History) -> None:
     fresh.write(days=4)
     fresh.publisher.archiver.retention = Retention(hot_days=1)

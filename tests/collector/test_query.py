@@ -61,6 +61,17 @@ def test_a_select_is_answered_with_types_and_says_where_its_limit_cut_it_off(rea
 
 
 @pytest.mark.parametrize(
+    "text", ["SELECT 1 AS a, 2 AS b;", "SELECT 1 AS a, 2 AS b -- one", "FROM (SELECT 1 AS a) SELECT a, 2 AS b; -- one"]
+)
+def test_a_select_may_end_with_a_semicolon_or_a_comment(reader: LogReader, text: str) -> None:
+    assert pa.ipc.open_stream(reader.query(text).stream).read_all().to_pylist() == [{"a": 1, "b": 2}]
+
+
+def test_a_refusal_names_no_other_text_than_the_query(reader: LogReader) -> None:
+    assert "LIMIT" not in refusal(reader, "SELECT x FROM blocks")
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     {
         "SELEC 1": 'Parser Error: syntax error at or near "SELEC"',

@@ -560,7 +560,8 @@ class Shard:
         )
         # Days of the stand-in are those of its rows: files are deleted only where no clock is in doubt.
         store.calendar.confirm()
-        assert store.today and not store.calendar.held
+        assert store.today > 0
+        assert not store.calendar.held
         stopping = system.threads.event()
         self._stopping = stopping.set
         publisher = None

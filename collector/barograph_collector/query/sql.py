@@ -94,8 +94,7 @@ class Querier:
             try:
                 if away:
                     join_lake(cursor, archive, tables, every)
-                # The limit of a relation is part of the plan, so rows beyond it are not computed.
-                return cursor.sql(text).limit(limit + 1).to_arrow_table()
+                return first_rows(cursor, text, limit + 1)
             except duckdb.Error as error:
                 days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
                 if not days or not unreadable(error):
@@ -104,9 +103,11 @@ class Querier:
 
     def _archive(self, cursor: duckdb.DuckDBPyConnection, days: Sequence[Partition]) -> Archive:
         """The files of these days, which are archived in the present transaction."""
-        archive = self._store.database.partitions.archive
-        # It follows a moment after the commit. Files of a day that have been merged since are as good.
-        return archive if archive.has(day.day for day in days) else Archive.load(cursor, self._store.lake)
+        partitions = self._store.database.partitions
+        # They follow a moment after the commit, the days last. Files of a day that have been merged since are as good.
+        known = {day.day for day in partitions.days if day.archived}
+        archive = partitions.archive
+        return archive if known.issuperset(day.day for day in days) else Archive.load(cursor, self._store.lake)
 
     @contextlib.contextmanager
     def _cursor(self, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -155,6 +156,15 @@ def check(text: str, cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Wanted
         if name in DAILY and catalog:
             raise NotAllowed(f"query names {catalog}.{name}, expected {name}")
     return wanted(parsed)
+
+
+def first_rows(cursor: duckdb.DuckDBPyConnection, text: str, limit: int) -> pa.Table:
+    """The first rows of one SELECT. The limit is part of the plan, so rows beyond it are not computed."""
+    try:
+        return cursor.execute(f"FROM ({text}\n) LIMIT {limit}").to_arrow_table()
+    except (duckdb.ParserException, duckdb.BinderException):
+        # It ends with a semicolon, or is wrong. A relation, which names no other text, takes longer: it is bound twice.
+        return cursor.sql(text).limit(limit).to_arrow_table()
 
 
 def join_lake(

@@ -76,7 +76,6 @@ class Archive:
         self._files: dict[tuple[str, int], list[ArchivedFile]] = defaultdict(list)
         for file in files:
             self._files[file.table, file.day].append(file)
-        self._days = {day for _, day in self._files}
 
     @classmethod
     def load(cls, connection: duckdb.DuckDBPyConnection, data: DataPath | None) -> Archive:
@@ -98,10 +97,6 @@ class Archive:
     def files(self, day: int | None = None) -> list[ArchivedFile]:
         """Those of a day, or all."""
         return [file for files in self._files.values() for file in files if day in (None, file.day)]
-
-    def has(self, days: Iterable[int]) -> bool:
-        """Whether there are files of each of these days."""
-        return self._days.issuperset(days)
 
     def rows(self, table: str, day: int) -> int:
         """How many a table has on a day."""
