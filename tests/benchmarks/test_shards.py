@@ -1,8 +1,8 @@
 """Collectors that share one lake, PostgreSQL with its catalog, and Dask workers: one after the other is killed.
 
-Jobs send at an even pace to 1, 2, 4 and 8 collectors. After the kills each record is in the lake once. How far the lake
-is behind is sampled each second, and what a core receives is measured before the kills. Whoever publishes to the lake is
-a thread of its collector. A modeler's fits go to two Dask workers, and are the same as without any in the end.
+Jobs send at an even pace to 1, 2, 4 and 8 collectors. After the kills each record is in the lake once. How far the
+lake is behind is sampled each second, and what a core receives is measured before the kills. Who publishes to the lake
+is a thread of its collector. A modeler's fits go to two Dask workers, and are the same as without any in the end.
 
 `KILLS=10` makes it shorter.
 """
