@@ -88,6 +88,7 @@ class Restore:
         for source, log, head in zip(sources, logs, heads, strict=True):
             names = log.jobs | (log.assigned - begun)
             self._scorer.forget_before(log.first, names)
+            self._close_ended(source, log, names)
             self._scorer.give_up_before(log.long_ago, names)
             opened = self._scorer.open_jobs(names, head)
             for table in (*LAST_COUNTS, "events"):
@@ -141,7 +142,10 @@ class Restore:
         kept, upto = (reader.read(table, -rows, 1).next_offset for rows in (JOBS, 1))
         if upto <= after:
             return
-        is_open = f'"offset" >= {log.first} AND job NOT IN (SELECT job FROM scores WHERE {_final(log)})'
+        is_open = (
+            f'"offset" >= {log.first} AND job NOT IN (SELECT job FROM scores WHERE {_final(log)})'
+            f' AND ("offset" >= {log.long_ago} OR job NOT IN (SELECT job FROM runs))'
+        )
         within = f'"offset" > {after} AND "offset" <= {upto}'
         for page in select(reader, table, f'{within} AND ("offset" >= {kept} OR ({is_open}))'):
             observe(self._scorer, table, page.columns, now)
@@ -149,6 +153,14 @@ class Restore:
             source.follower.offsets[table] = page.next_offset
             (log.jobs if table == "jobs" else log.assigned).update(page.columns["job"])
         source.follower.offsets[table] = upto
+
+    def _close_ended(self, source: FollowedCollector, log: _ReadLog, names: Collection[str]) -> None:
+        """Watch no job that began long ago and has ended: the lake keeps no verdict for ever."""
+        old = sorted(self._scorer.open_jobs(names, log.long_ago - 1))
+        for start in range(0, len(old), JOBS_OF_QUERY):
+            listed = ", ".join(map(literal, old[start : start + JOBS_OF_QUERY]))
+            for page in select(source.reader, "runs", f"job IN ({listed})", ["job"]):
+                self._scorer.close(page.columns["job"])
 
     def _read_last(self, source: FollowedCollector, table: str, head: int, now: float) -> None:
         """Read those of the latest rows up to an offset that count."""

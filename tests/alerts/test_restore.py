@@ -78,11 +78,13 @@ class MemoryLog:
         return self.read_latest(table, behind) if behind else iter(())
 
 
-def job(log: MemoryLog, simulation: Simulation, *, ended: bool) -> str:
+def job(log: MemoryLog, simulation: Simulation, *, ended: bool, runs: bool = True) -> str:
+    """A job in a log; its name. ended: whether it has its verdict. runs: whether its end was read."""
     made = simulation.job()
     log.put("jobs", made["jobs"])
     log.put("blocks", made["blocks"])
-    log.put("runs", made["runs"])
+    if runs:
+        log.put("runs", made["runs"])
     if ended:
         log.put("scores", verdict(made, 0.0))
     return made["jobs"]["job"][0]
@@ -267,7 +269,7 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
 
 def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_then_are_not_read() -> None:
     log, simulation = MemoryLog(), Simulation(intervals=2)
-    lost = job(log, simulation, ended=False)
+    lost = job(log, simulation, ended=False, runs=False)
     log.days = [(0, 1, False), (1, log.offset, False), (31, log.offset + 1, False)]
     opened = job(log, simulation, ended=False)
     scorer, source = restored(log)
@@ -276,6 +278,23 @@ def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_t
     (score,) = scorer.step(NOW)
     assert (score.columns["job"], score.columns["final"]) == (lost, 1)
     assert score.columns["sentence"] == "unknown: it began long ago and has no end"
+
+
+@pytest.mark.parametrize("latest", [20_000, 2])
+def test_jobs_that_ended_long_ago_have_had_verdicts_that_the_lake_has_no_more(
+    monkeypatch: pytest.MonkeyPatch, latest: int
+) -> None:
+    monkeypatch.setattr(restoring, "JOBS", latest)
+    log, simulation = MemoryLog(), Simulation(intervals=2)
+    for _ in range(5):
+        job(log, simulation, ended=False)
+    lost = job(log, simulation, ended=False, runs=False)
+    log.days = [(0, 1, True), (1, log.offset, True), (31, log.offset + 1, False)]
+    opened = job(log, simulation, ended=False)
+    scorer, _ = restored(log)
+    assert log.rows_read["jobs"] == min(latest, 7)
+    assert [score.columns["job"] for score in scorer.step(NOW)] == [lost]
+    assert list(scorer.jobs) == [opened]
 
 
 def test_of_several_logs_each_is_read_from_its_own_first_open_job_on() -> None:
@@ -301,7 +320,7 @@ def test_a_log_that_is_read_later_gives_up_none_of_the_jobs_of_the_first() -> No
     simulation, collectors = Simulation(intervals=2), ("tcp://a:1", "tcp://b:1")
     first, second = (MemoryLog(endpoint) for endpoint in collectors)
     opened = job(first, simulation, ended=False)
-    lost = job(second, simulation, ended=False)
+    lost = job(second, simulation, ended=False, runs=False)
     second.days = [(0, 1, False), (1, 10**6, False), (31, 2 * 10**6, False)]
     scorer = Scorer()
     restore = Restore(scorer)

@@ -21,6 +21,7 @@ import pytest
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.client.log_reader import LogReader
+from barograph_collector.lake import expiry
 from barograph_collector.lake.archiver import Archiver
 from barograph_collector.lake.batches import BatchReader
 from barograph_collector.lake.catalog import Catalog
@@ -525,6 +526,7 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: Hist
 def test_after_a_day_has_left_the_lake_questions_take_the_list_of_files_from_memory(
     fresh: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(expiry, "MIN_VERDICT_DAYS", 0)
     fresh.write(days=5)
     fresh.settle()
     fresh.publisher.expirer.periods = Periods.read("2")

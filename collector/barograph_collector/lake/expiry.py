@@ -18,6 +18,8 @@ from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
 from barograph_collector.storage.store import Store
 
 _WORD: Final = re.compile(r"(?:(?:(?P<cluster>[^/\s=]+)/)?(?P<table>\w*)=)?(?P<days>\d{1,6})")
+MIN_VERDICT_DAYS: Final = 31
+"""A restarted alerts daemon takes a job of the last 30 days that has no verdict for one that is open."""
 FORM: Final = "DAYS, TABLE=DAYS, CLUSTER/=DAYS or CLUSTER/TABLE=DAYS, separated by spaces"
 
 
@@ -29,6 +31,8 @@ class Periods(NamedTuple):
     [730, 365, 30]
     >>> periods.of("blocks", "test"), periods.of("runs", "hpc"), periods.of("jobs", "hpc")
     (7, 0, 0)
+    >>> periods.of("scores", "test")
+    31
     """
 
     days: Mapping[tuple[str, str], int]
@@ -53,7 +57,8 @@ class Periods(NamedTuple):
         """The period of a table in a cluster. Tables that are kept for ever in the log need one of their own."""
         for key in ((cluster, table), ("", table), *(((cluster, ""), ("", "")) if table in DAILY else ())):
             if key in self.days:
-                return self.days[key]
+                days = self.days[key]
+                return max(days, MIN_VERDICT_DAYS) if days and table == "scores" else days
         return 0
 
 
