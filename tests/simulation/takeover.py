@@ -18,8 +18,8 @@ from barograph_collector.backup.from_lake import check_journal
 from barograph_collector.backup.restore import JUMP
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import DAY, MARKS, places_of
-from barograph_collector.storage.days.archive import EPOCH
 from barograph_collector.storage.days.partitions import Partition
+from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import JOURNAL, OFFSET
 from barograph_collector.storage.messages import replayed

@@ -24,9 +24,10 @@ from barograph_collector.lake.layout import COLLECTOR, DAY, MARKS, places_of
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import StoreError, connect, first_line, transaction
 from barograph_collector.storage.database import Database
-from barograph_collector.storage.days.archive import EPOCH, FILES, ArchivedFile
+from barograph_collector.storage.days.archive import FILES, ArchivedFile
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.days.partitions import Partition, hours
+from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import (
     CLASS_HOURS,

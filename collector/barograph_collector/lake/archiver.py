@@ -18,10 +18,10 @@ import duckdb
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import is_clustered
-from barograph_collector.storage.days.archive import EPOCH, TIME_COLUMNS, ArchivedFile
+from barograph_collector.storage.days.archive import TIME_COLUMNS, ArchivedFile
 from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.partitions import Partition
-from barograph_collector.storage.days.retention import KEEP_ALL, Retention
+from barograph_collector.storage.days.retention import EPOCH, KEEP_ALL, Retention
 from barograph_collector.storage.layout import DAILY, FOLLOWING, LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.store import Store
 from barograph_collector.storage.text import literal, parquet

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import CLUSTER, DAY, RowRange, is_clustered, places_of
-from barograph_collector.storage.days.archive import EPOCH
+from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
 from barograph_collector.storage.store import Store
 

@@ -16,6 +16,7 @@ import duckdb
 
 from barograph_collector.storage.connection import first_line
 from barograph_collector.storage.days.data_path import DataPath
+from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, default, quoted, restored
 from barograph_collector.storage.text import parquet
 
@@ -23,7 +24,6 @@ FILES: Final = "lake_files"
 TIME_COLUMNS: Final = {table: next(n for n in ("ended_at", "at") if n in LOG_COLUMNS[table]) for table in DAILY}
 """When a row was measured."""
 _NOWHERE: Final = "/no-lake/"
-EPOCH: Final = datetime.date(1970, 1, 1)
 
 
 class LakeAway(Exception):

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import duckdb
 
 from barograph_collector.storage.connection import transaction
-from barograph_collector.storage.days.archive import EPOCH, Archive, ArchivedFile, Wanted, nothing
+from barograph_collector.storage.days.archive import Archive, ArchivedFile, Wanted, nothing
 from barograph_collector.storage.days.data_path import DataPath
+from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
 
 HOUR_SECONDS: Final = 3600

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from barograph_agent.system.clock import Clock
-from barograph_collector.storage.days.archive import EPOCH
 
 DAY_SECONDS: Final = 86400.0
+EPOCH: Final = datetime.date(1970, 1, 1)
 _log = logging.getLogger(__name__)
 
 
