@@ -17,7 +17,6 @@ MAX_BATCHES: Final = 128
 """On a cluster: enough for 40 workers, and 26 MB of windows."""
 CONNECT_SECONDS: Final = 10
 NICENESS: Final = 10
-ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Workers(Protocol):
