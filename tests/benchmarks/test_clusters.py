@@ -126,6 +126,7 @@ def published(collectors: int, rows_per_second: int) -> Outcome:
             machine.sleep(wait * number / collectors)
             while True:
                 machine.sleep(wait)
+                publisher.watch()
                 rows = {table: max(1, round(rate * wait * share / SCALE)) for table, share in SHARES.items()}
                 entries = [any_rows(table, count, numbers, 1) for table, count in rows.items()]
                 store.commit(entries, {"s": store.head + 1, "": store.head + 1})

@@ -253,6 +253,27 @@ def test_the_lag_has_rows_that_come_while_one_batch_follows_the_other(
     assert lags == [20.0, 40.0, 40.0, 60.0, 60.0, 80.0]
 
 
+def test_the_lag_has_rows_that_come_while_files_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, lags = time.time(), list[float]()
+    with Store(tmp_path / "log.duckdb", system=system_at(lambda: now)) as store:
+        publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now))
+
+        def merge(*_: object) -> int:
+            nonlocal now
+            store.commit([entry("blocks", 10, blocks(10, 10))], {"s": 2})
+            publisher.watch()  # by the main thread
+            now += 20.0
+            lags.append(publisher.figures.lag_seconds(now))
+            monkeypatch.undo()
+            return 0
+
+        monkeypatch.setattr(Compactor, "merge", merge)
+        store.commit([entry("blocks", 10, blocks(10))], {"s": 1})
+        publisher.look()
+        publisher.close()
+    assert lags == [20.0]
+
+
 PUBLISH_FOREVER = """
 import sys
 from pathlib import Path

@@ -156,6 +156,7 @@ class Publisher:
         self._word = secrets.token_hex(4)
         # Heads of the log and when they were seen, oldest first.
         self._heads: deque[tuple[int, float]] = deque()
+        self._noting = system.threads.lock()
         self._due = float("-inf")
         self._complaint = ""
         self._is_silent = False
@@ -178,7 +179,11 @@ class Publisher:
         self._hurried = on
 
     def watch(self) -> None:
-        """Log once that the lake does not answer, which raises nothing; from another thread than `run`."""
+        """Note what waits, and log once that the lake does not answer, which raises nothing.
+
+        From another thread than `run`: a merge may take half a minute.
+        """
+        self._note_head()
         before, self._is_silent = self._is_silent, self.figures.is_silent(self._monotonic())
         if self._is_silent and not before:
             text = "the lake %s has not answered for %g s; the log goes on, and the rows follow once it does"
@@ -328,20 +333,22 @@ class Publisher:
 
     def _reach(self, position: int) -> None:
         self._position = self._known = self.figures.position = self._store.published = position
-        while self._heads and self._heads[0][0] <= position:
-            self._heads.popleft()
-        self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
+        with self._noting:
+            while self._heads and self._heads[0][0] <= position:
+                self._heads.popleft()
+            self.figures.waiting_since = self._heads[0][1] if self._heads else 0.0
         LakeMark(self._lake.name, position, self._writers).write(self._store.path, self._disk)
 
     def _note_head(self) -> None:
-        head = self._store.head
-        if head <= self._position or (self._heads and self._heads[-1][0] == head):
-            return
-        if len(self._heads) == MAX_HEADS:
-            # The lake has failed for long: every second one is enough.
-            self._heads = deque(list(self._heads)[::2])
-        self._heads.append((head, self._monotonic()))
-        self.figures.waiting_since = self._heads[0][1]
+        with self._noting:
+            head = self._store.head
+            if head <= self._position or (self._heads and self._heads[-1][0] == head):
+                return
+            if len(self._heads) == MAX_HEADS:
+                # The lake has failed for long: every second one is enough.
+                self._heads = deque(list(self._heads)[::2])
+            self._heads.append((head, self._monotonic()))
+            self.figures.waiting_since = self._heads[0][1]
 
     def _fail(self, error: Exception) -> None:
         self.close()
