@@ -154,9 +154,14 @@ class Forecaster(Stateful):
         if assigned.by_traffic:
             label = f"{label}.{group.rpartition('+')[2]}".lstrip(".")
         params = with_work(place.params, label, assigned.asked)
-        if group not in self._places:
-            # A later run of the group may differ in numbers that do not matter.
-            lru.store(self._places, group, place._replace(workload=group, params=params), WORKLOADS)
+        known = self._places.get(group)
+        if known is None or (label and WORK not in dict(known.params)):
+            # A later run of the group may differ in numbers that do not matter; of the first its work may come late.
+            found = place._replace(workload=group, params=params)
+            lru.store(self._places, group, found, WORKLOADS)
+            if known is not None:
+                self.history.merge(known, found)
+                self.library.mark_changed([found.application])
         lru.store(self._jobs, job, group, JOBS)
         self._expect(job, self._places[group])
         if job not in self.predictions and job not in self._over:

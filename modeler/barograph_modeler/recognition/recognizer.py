@@ -95,6 +95,8 @@ class Recognizer(Stateful):
         """What jobs that have not ended communicate, by when that was."""
         self._fresh: dict[str, list[float]] = {}
         """Jobs of which such a signature has arrived, and when that was."""
+        self._late: list[Assigned] = []
+        """Jobs that have a group, and of which is known only now what they asked for."""
         self._has_evidence = False
         self._size = 0
         """Requests kept, of all families, or more: what merges and groups have lost is not subtracted at once."""
@@ -137,7 +139,7 @@ class Recognizer(Stateful):
         except ValueError as error:
             request, reason = None, str(error)
         if row["job"] in self._places:
-            self._learn_late(row["job"], request, now)
+            self._learn_late(row["job"], request, asked, now)
             return
         waiting = self._wait(row["job"], now)
         waiting.has_evidence, waiting.request, waiting.reason, waiting.asked = True, request, reason, asked
@@ -149,7 +151,7 @@ class Recognizer(Stateful):
             if may_move(look.elapsed_seconds, look.signature.intervals):
                 self._fresh.setdefault(look.job, []).append(look.when)
 
-    def _learn_late(self, job: str, request: Request | None, now: float) -> None:
+    def _learn_late(self, job: str, request: Request | None, asked: Asked | None, now: float) -> None:
         """The very first job did not wait for its row, because there had been none."""
         place = self._places[job]
         family = self._families.get(place.family)
@@ -158,7 +160,8 @@ class Recognizer(Stateful):
         if family.is_only(job, place.group):
             family.add(job, place.group, request)
             decision = Decision(place.group, "first", "first run of this work")
-            self._places[job] = place._replace(how=decision.how, reason=decision.reason, request=request)
+            self._places[job] = place._replace(how=decision.how, reason=decision.reason, request=request, asked=asked)
+            self._late.append(Assigned(job, place.group, asked))
             self._write(job, family.name, decision, now)
 
     def _wait(self, job: str, now: float) -> _Waiting:
@@ -166,7 +169,7 @@ class Recognizer(Stateful):
 
     def step(self, now: float) -> list[Assigned]:
         """Assign the jobs of which all is known, or that have waited long enough. now: Unix seconds."""
-        assigned = []
+        assigned, self._late = self._late, []
         for job, waiting in list(self._waiting.items()):
             expects = self._has_evidence or job in self._recorded
             ready = waiting.has_evidence or waiting.is_over or not expects
@@ -248,7 +251,7 @@ class Recognizer(Stateful):
             decision = decision._replace(group=recorded)
             if family.is_unknown(recorded):
                 # What it asked for came too late then, and belongs to the group of those that asked for it in time.
-                request = None
+                request = waiting.asked = None
         elif waiting.reason and request is None:
             decision = decision._replace(reason=f"{decision.reason}: {waiting.reason[:MAX_REASON]}")
         family.add(job, decision.group, request, known=recorded is not None)

@@ -69,6 +69,25 @@ def test_the_number_in_an_input_is_the_size_and_another_one_is_predicted():
     assert said["lower_seconds"] < truth < said["upper_seconds"]
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "late"])
+def test_the_very_first_run_belongs_to_its_work_also_where_its_row_comes_late(late):
+    """A fresh service does not wait for the row of the first job, as there may never be any."""
+    site = Site()
+    first = site.begin(None if late else numbered(1000), intervals=2000)
+    if late:
+        job = first["jobs"]["job"]
+        site.tell(("works", {"job": job} | {key: [value] for key, value in numbered(1000).items()}))
+    site.end(first)
+    for _ in range(2):
+        site.run(numbered(1000), intervals=2000)
+    for cells in (2000, 2000, 4000):
+        site.run(numbered(cells), intervals=cells * 2)
+    found = known(site)
+    assert len(found.space.sizes) == 1
+    listed = [(one.params, one.runs) for one in found.params]
+    assert listed == [("input1=1000", 3), ("input1=2000", 2), ("input1=4000", 1)]
+
+
 def test_a_number_that_the_runtime_does_not_follow_makes_no_size():
     """A seed, or a port."""
     site = Site()
