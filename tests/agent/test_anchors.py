@@ -251,3 +251,12 @@ def test_what_takes_longer_each_third_time_is_an_iteration_each_time() -> None:
     calls: list[Call] = [(1, "Sendrecv", 0, 1)] * 300
     for seconds in ([0.01, 0.01, 0.2] * 100, np.random.default_rng(5).exponential(0.01, 300).tolist()):
         assert anchors.find(records(calls, seconds)) == Anchor(NUMBERS["Sendrecv"], 1)
+
+
+@pytest.mark.parametrize(("few", "many"), [(20, True), (120, False)])
+def test_some_steps_with_a_collective_each_before_many_without_change_nothing(few: int, many: bool) -> None:
+    """A solver of time steps: some steps of conjugate gradients, then Chebyshev's with a check after each twentieth."""
+    ends = np.arange(1, 5 * (few + 200) + 1) * 10**7
+    place = np.arange(len(ends)) % (few + 200)
+    points = ends[(place < few) | ((place - few) % 20 == 19)] + 1
+    assert anchors.outnumber(ends, points) is many

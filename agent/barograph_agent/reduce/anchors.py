@@ -100,6 +100,8 @@ MIN_ROUNDS: Final = 2
 """Complete rounds of iterations between collectives, from which on it is clear that these are rarer."""
 MIN_RATIO: Final = 2.0
 """Iterations for each collective, from which on they are many."""
+MIN_IN_ROUNDS: Final = 0.85
+"""Share of the iterations that are in rounds of more than MIN_ITERATIONS: another solver may come first."""
 MIN_REGULAR: Final = 0.5
 """Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
 MIN_REPEATED: Final = 0.3
@@ -268,7 +270,9 @@ def _are_many(times: Integers, numbers: Integers, end: int) -> bool:
     """The same of all. numbers: collectives before each. end: all of these."""
     inner, seconds = numbers[1:] == numbers[:-1], np.diff(times)
     counts = np.unique(numbers[(numbers > 0) & (numbers < end)], return_counts=True)[1]
-    if len(times) < MIN_RATIO * (numbers[-1] - numbers[0]) or np.median(counts) <= MIN_ITERATIONS:
+    if len(times) < MIN_RATIO * (numbers[-1] - numbers[0]):
+        return False
+    if counts[counts > MIN_ITERATIONS].sum() < MIN_IN_ROUNDS * counts.sum():
         return False
     if seconds[~inner].sum() > MAX_PAUSE_TIME * seconds.sum():
         return False
