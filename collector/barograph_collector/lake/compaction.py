@@ -16,12 +16,12 @@ from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.files import FileWriter, LakeFile
 from barograph_collector.lake.layout import RowRange, places_of
 
-MIN_FILES: Final = 32
+MIN_FILES: Final = 16
 """Files that are merged before their day has ended."""
 SMALL_BYTES: Final = 2**24
 """Only smaller ones are merged then: so much is read and written again each time, at most."""
-MAX_BYTES: Final = 2**29
-"""Limit of a merged file. A job is found by row groups, in whatever file they are."""
+MAX_BYTES: Final = 2**27
+"""Limit of a merged file: half a minute, in which nothing is published. A job is found by row groups, in any file."""
 KEEP_SECONDS: Final = 3600.0
 """How long files that were merged are still there for readers."""
 EXPIRE_SECONDS: Final = 600.0
@@ -111,20 +111,23 @@ class Compactor:
 
 
 def choose(spans: Sequence[Span], ended: bool) -> list[Span]:
-    """Neighbours to merge: of a day that has `ended` all, up to MAX_BYTES; before, MIN_FILES small ones.
+    """Neighbours to merge: of a day that has `ended` all, up to MAX_BYTES; before, MIN_FILES small ones, or as much.
 
     >>> of = lambda *sizes: [Span(10 * n, 10 * n + 9, size, PurePosixPath()) for n, size in enumerate(sizes)]
     >>> [span.first for span in choose(of(MAX_BYTES, 1, 2, 1), ended=True)]
     [10, 20, 30]
     >>> choose(of(1, 2, 1), ended=False)
     []
+    >>> len(choose(of(*[SMALL_BYTES] * 9), ended=False)), len(choose(of(*[1] * 16), ended=False))
+    (8, 16)
     """
     fewest, largest = (2, MAX_BYTES) if ended else (MIN_FILES, SMALL_BYTES)
     chosen: list[Span] = []
     for span in spans:
-        if sum(other.size for other in chosen) + span.size > MAX_BYTES or span.size > largest:
-            if len(chosen) >= fewest:
-                break
+        is_full = sum(other.size for other in chosen) + span.size > MAX_BYTES
+        if is_full or span.size > largest:
+            if len(chosen) >= (2 if is_full else fewest):
+                return chosen
             chosen = []
         if span.size <= largest:
             chosen.append(span)
