@@ -203,6 +203,17 @@ def test_many_iterations_between_collectives_are_the_intervals(rank: Rank, secon
     assert sum(seconds for _, seconds, _ in rank.intervals) == pytest.approx(rank.now_ns * 1e-9)
 
 
+def test_a_collective_after_the_first_iterations_is_read_with_these(rank: Rank) -> None:
+    """A program begins to take the time after some iterations."""
+    repeat(10, rank.iteration)
+    rank.collective()
+    repeat(1000, rank.iteration)
+    rank.look(final=True)
+    assert rank.rings.unreadable == {}
+    assert len(rank.intervals) == 1011
+    assert sum(seconds for _, seconds, _ in rank.intervals) == pytest.approx(rank.now_ns * 1e-9)
+
+
 def test_planes_of_sweeps_between_collectives_are_no_intervals(rank: Rank) -> None:
     """Each plane has a message, of a sweep there to one rank, and back to another."""
     for _ in range(40):

@@ -147,7 +147,7 @@ class Loop:
     @property
     def holds(self) -> bool:
         """Whether no collective may be read: there may be iterations before it that are not known yet."""
-        return self._collectives_since is not None or (self.absorbs and self._held_from is not None)
+        return self._collectives_since is not None or self._held_from is not None
 
     @property
     def fills(self) -> bool:

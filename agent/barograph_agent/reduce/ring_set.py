@@ -112,7 +112,11 @@ class RingSet:
             try:
                 loop = self._loops[name]
                 intervals, sites = reader.read(
-                    recalled.get(name), loop.readable, holds=loop.holds, absorbs=loop.absorbs, final=final
+                    recalled.get(name),
+                    loop.readable,
+                    holds=loop.holds and name not in recalled,
+                    absorbs=loop.absorbs,
+                    final=final,
                 )
                 traffic = reader.traffic(final=final)
             except RingError as error:
