@@ -6,7 +6,7 @@ And which rows of a log a restarted alerts daemon reads: `rows_to_read` is that 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from barograph_agent.settings.places import endpoints
@@ -57,8 +57,9 @@ def rows_to_read(log: Tables, start: Start) -> dict[str, set[int]]:
     return found
 
 
-def first_paces(log: Tables, judged: Set[str], learned: Tables, after: int) -> dict[str, int]:
-    """Open jobs of a log that are compared with another pace than the last one, and the least offset of that.
+def first_paces(log: Tables, start: Start, learned: Tables, after: int) -> dict[str, int]:
+    """Jobs of a log that were open at the start and are compared with another pace than the last one, and the least
+    offset of that.
 
     learned: the log that has the paces. after: the offset from which it is followed.
     """
@@ -66,11 +67,14 @@ def first_paces(log: Tables, judged: Set[str], learned: Tables, after: int) -> d
     rows = list(zip(*(learned.all("paces")[name] for name in names), strict=True))
     jobs = log.all("jobs")
     found = {}
-    for job, workload, since in zip(*(jobs[name] for name in ("job", "workload", "started_at")), strict=True):
+    columns = (jobs[name] for name in ("job", "workload", "started_at", "offset"))
+    for job, workload, since, known in zip(*columns, strict=True):
+        if job in start.judged or known > start.offsets["jobs"]:
+            continue
         before = [at for name, fitted, at in rows if name == workload and fitted <= since]
         later = [at for name, fitted, at in rows if name == workload and fitted > since and at <= after]
         # One that came meanwhile may be the last one.
-        if job not in judged and before and max(before) <= after and later and max(before) < max(later):
+        if before and max(before) <= after and later and max(before) < max(later):
             found[job] = max(before)
     return found
 

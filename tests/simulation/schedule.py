@@ -444,7 +444,7 @@ class Schedule:
             if not isinstance(tally, JudgingTally) or start is None or first.name not in tally.starts:
                 continue
             after = tally.starts[first.name].offsets["paces"]
-            for job, at in first_paces(shard.tables, start.judged, first.tables, after).items():
+            for job, at in first_paces(shard.tables, start, first.tables, after).items():
                 if tally.first_paces.get(job, 0) < at:
                     raise self._broken(f"{job} is not compared with the pace there was when it began, of row {at}")
 
