@@ -543,12 +543,12 @@ def test_no_day_leaves_the_lake_while_the_clock_is_behind_the_newest_rows(fresh:
     fresh.write(days=4)
     fresh.publisher.archiver.retention = Retention(hot_days=1)
     fresh.settle()
-    fresh.publisher.expirer.periods = Periods.read("1")
     fresh.day = FIRST - 1000
     for reopened in (False, True):
         if reopened:
             fresh.close()
             fresh.open()
+        fresh.publisher.expirer.periods = Periods.read("1")
         fresh.store.apply_retention(Retention())
         assert not fresh.publisher.expire()
     fresh.day = FIRST + 4
