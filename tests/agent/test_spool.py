@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barograph_agent.deliver import spool as module
 from barograph_agent.deliver.outbox import Dropped
 from barograph_agent.deliver.spool import Spool, SpoolError
+from barograph_agent.system.disk import Disk
 
 
 def held(spool: Spool) -> list[tuple[int, bytes]]:
@@ -143,6 +144,39 @@ def test_a_kill_while_opening_a_segment_preserves_the_mark(tmp_path: Path) -> No
         assert (spool.mark, spool.next_seq) == (b"a mark", 2), cut
         spool.close()
     assert first == "000000000001.seg"
+
+
+class OrderOfCalls(Disk):
+    """A disk that notes what is synced and deleted."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def sync(self, descriptor: int) -> None:
+        super().sync(descriptor)
+        self.calls.append("sync")
+
+    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
+        super().unlink(path, missing_ok=missing_ok)
+        self.calls.append(path.name)
+
+
+def test_a_segment_whose_owner_died_before_it_was_synced_is_synced_before_others_are_deleted(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path, segment_bytes=1)
+    commit(spool, b"a mark", b"one")
+    spool.close()
+    disk = OrderOfCalls()
+    spool = Spool(tmp_path, segment_bytes=1, disk=disk)
+    assert disk.calls == []
+    spool.ack(1)
+    assert disk.calls == ["sync", "000000000001.seg"]
+    commit(spool, b"another", b"two")
+    disk.calls.clear()
+    spool.ack(2)
+    assert disk.calls == ["000000000002.seg"]
+    spool.close()
 
 
 def test_acknowledged_segments_are_deleted_but_mark_and_numbers_kept(opened: Callable[..., Spool]) -> None:

@@ -92,6 +92,8 @@ class Spool(Outbox[SegmentPlace]):
         except OSError as error:
             disk.close(self._lock)
             raise SpoolError(f"spool {directory}: in use by another process, expected one owner") from error
+        self._is_cached = False
+        """Whether the last mark may not be on disk: the process before may have died between writing and syncing it."""
         self._unsaved = False
         """Whether the file `dropped` lacks something."""
         self._is_full = False
@@ -125,7 +127,7 @@ class Spool(Outbox[SegmentPlace]):
     def commit(self, mark: bytes) -> None:
         """Make everything put so far durable together with the producer's state; then enforce the cap."""
         self._write(_MARK, 0, mark)
-        self._disk.sync(self._files[self._current])
+        self._sync()
         self.mark = mark
         self._fresh = dict(enumerate((frame for _, frame in self._waiting), self.last_seq + 1))
         self._hold([held for held, _ in self._waiting])
@@ -232,10 +234,16 @@ class Spool(Outbox[SegmentPlace]):
             self._disk.close(file)
             self._disk.unlink(path)
             raise
-        self._current, self._committed = segment, size
+        self._current, self._committed, self._is_cached = segment, size, False
         self._files[segment], self._sizes[segment] = file, size
 
+    def _sync(self) -> None:
+        self._disk.sync(self._files[self._current])
+        self._is_cached = False
+
     def _delete(self, segment: int) -> None:
+        if self._is_cached:
+            self._sync()
         self._disk.close(self._files.pop(segment))
         del self._sizes[segment]
         self._disk.unlink(self._path(segment))
@@ -281,8 +289,10 @@ class Spool(Outbox[SegmentPlace]):
         elif self._committed == 0:
             # Killed while opening this segment: it needs the mark, on disk, before older segments may be deleted.
             self._write(_MARK, 0, self.mark)
-            self._disk.sync(self._files[self._current])
+            self._sync()
             self._committed = self._sizes[self._current]
+        else:
+            self._is_cached = True
         if self._pieces:
             # Killed after recording the drop and before deleting the segment.
             self._remove(self._pieces[-1][0])
