@@ -94,7 +94,8 @@ class Querier:
             try:
                 if away:
                     join_lake(cursor, archive, tables, every)
-                return first_rows(cursor, text, limit + 1)
+                # The limit of a relation is part of the plan, so rows beyond it are not computed.
+                return cursor.sql(text).limit(limit + 1).to_arrow_table()
             except duckdb.Error as error:
                 days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
                 if not days or not unreadable(error):
@@ -156,15 +157,6 @@ def check(text: str, cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Wanted
         if name in DAILY and catalog:
             raise NotAllowed(f"query names {catalog}.{name}, expected {name}")
     return wanted(parsed)
-
-
-def first_rows(cursor: duckdb.DuckDBPyConnection, text: str, limit: int) -> pa.Table:
-    """The first rows of one SELECT. The limit is part of the plan, so rows beyond it are not computed."""
-    try:
-        return cursor.execute(f"FROM ({text}\n) LIMIT {limit}").to_arrow_table()
-    except (duckdb.ParserException, duckdb.BinderException):
-        # It ends with a semicolon, or is wrong. A relation, which names no other text, takes longer: it is bound twice.
-        return cursor.sql(text).limit(limit).to_arrow_table()
 
 
 def join_lake(
