@@ -94,6 +94,8 @@ def intervals(mpi: Mpi, form: str, programs: Path, folder: Path, library: Path) 
     """Intervals of one run of ITERATIONS, as a sidecar counts them. None if this MPI does not have what it needs."""
     (rings := folder / "rings").mkdir()
     env = {"LD_PRELOAD": str(library), "BAROGRAPH_RING_DIR": str(rings), "BAROGRAPH_RANKS": "all"}
+    # UCX would open memory by /proc of a rank that may have ended: then nothing is spawned.
+    env["UCX_POSIX_USE_PROC_LINK"] = "n"
     found = RingSet(rings, Progress())
     output = folder / "output"
     with output.open("w") as file:
