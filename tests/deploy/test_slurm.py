@@ -81,7 +81,7 @@ def test_a_step_is_in_the_log_with_its_user_and_how_it_ended(slurm: Cluster, ser
     assert (run["exit_status"], run["intervals"], run["dropped"]) == (0, 100, 0)
     assert 0.1 < run["runtime_seconds"] < time.time() - began
     assert intervals(service, latest(service)) == {"0": 100}
-    assert list(slurm.rings.glob("*/*")) == list(slurm.spool.glob("*/*")) == []
+    assert list(slurm.rings.glob("*/*")) == list(slurm.spool.glob("*/lab-*")) == []
 
 
 def test_each_node_of_a_step_reports_its_ranks_and_the_first_one_the_job(
