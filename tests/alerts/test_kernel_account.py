@@ -298,6 +298,13 @@ def test_whether_own_work_grew_by_computing_is_not_known_from_a_second_or_from_a
     assert explain(account(*other), cause=replace(straggler, growths={})).computed is False
 
 
+def test_a_quiet_span_that_ends_soon_after_the_onset_is_what_was_before():
+    straggler = Cause("straggler", ("n2",), {"own": 0.03}, growths=GROWN)
+    rows = [row(ONSET - 17.0, host="n2", seconds=18.0, **SPEED), row(ONSET + 1.0, host="n2", run_seconds=0.4, **SPEED)]
+    found = explain(account(*rows), cause=straggler)
+    assert (found.computed, found.silent) == (False, ("n2",))
+
+
 def test_of_stragglers_the_one_is_named_whose_work_did_not_grow_by_computing():
     grown = {"n1": OwnGrowth(1, 0.02, 0.02, 0.1, 0.13), "n2": OwnGrowth(1, 0.03, 0.031, 0.1, 0.13)}
     both = Cause("straggler", ("n1", "n2"), {"own": 0.031}, growths=grown)

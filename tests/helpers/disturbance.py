@@ -72,7 +72,10 @@ class Stops(Disturbance):
         self._words = {word.encode() for word in words}
 
     def _disturb(self) -> None:
-        pids = [pid for pid in self._made.processes(self._node, b"") if self._is_it(pid)]
+        found = [pid for pid in self._made.processes(self._node, b"") if self._is_it(pid)]
+        # A program may be a script that starts another one with the same words.
+        parents = {_parent(pid) for pid in found}
+        pids = [pid for pid in found if pid not in parents]
         self.disturbed = len(pids)
         while not self._over.is_set():
             self._send(pids, signal.SIGSTOP)
@@ -82,7 +85,6 @@ class Stops(Disturbance):
 
     def _is_it(self, pid: int) -> bool:
         with contextlib.suppress(OSError):
-            # A program may be a script that starts another one with the same words.
             process = Path(f"/proc/{pid}")
             words = (process / "cmdline").read_bytes().split(b"\0")
             return self._words.issubset(words) and (process / "exe").readlink().name not in SHELLS
@@ -92,3 +94,10 @@ class Stops(Disturbance):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def _parent(pid: int) -> int:
+    """The id of a process's parent; 0 if it has ended."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0

@@ -28,6 +28,8 @@ ALIKE: Final = 0.5
 """Ranks are named that have this share of what the worst has lost, or more."""
 MIN_OVERLAP: Final = 0.5
 """Seconds of a span within a disturbance from which on it counts, as far as it is within."""
+MOST_AFTER: Final = 0.1
+"""Share of a span after the onset up to which it is one before: a quiet one ends soon after, as the first."""
 COVERED: Final = 4.0
 """Seconds after the onset that must be known before a kernel is said to show nothing."""
 COMPUTED: Final = 2.0
@@ -244,8 +246,8 @@ class KernelAccount:
         grew by computing, as `_computed` has it, are not named beside others.
         """
         quiet = (row for row in self._recent if not any(a <= _middle(row) <= b for a, b in earlier))
-        before = self._before.joined(row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP)
-        parts = (_within(row, onset_at, until, before) for row in self._recent)
+        before = self._before.joined(row for row in quiet if _is_before(row, onset_at))
+        parts = (_within(row, onset_at, until, before) for row in self._recent if not _is_before(row, onset_at))
         during = Account().add(part for part in parts if part is not None)
         # Of a straggler that reports nothing yet, the others tell nothing.
         is_node = any(host in cause.members for host in [*before.seconds, *during.seconds])
@@ -258,12 +260,13 @@ class KernelAccount:
         kinds["compute"] = _slower(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = _slower(before, during, hosts, lambda one: one.reading)
         slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
-        computed = {name: _computed(name, one, before, during, slower) for name, one in cause.growths.items()}
+        slept = {name: _slept(name, one, before, during) for name, one in cause.growths.items()}
+        computed = {name: _computed(name, one, before, during, slower) for name, one in slept.items()}
         cause = _without(cause, [name for name in cause.members if computed.get(name)])
-        slept = [_slept(name, cause.growths[name], before, during) for name in _doing(cause)]
         worst = {kind: max(found, key=lambda one: one.share) for kind, found in kinds.items() if found}
         worst = {kind: one for kind, one in worst.items() if one.share >= MIN_SHARES.get(kind, MIN_SHARE)}
-        if slept and all(slept):
+        doing = _doing(cause)
+        if doing and all(slept[name] for name in doing):
             worst = {kind: one for kind, one in worst.items() if kind not in MIN_SHARES}
         counted = [kind for kind in kinds if kind not in MIN_SHARES]
         shown = {*worst, *(kind for kind in counted if any(one.of_rest >= MIN_SHARE for one in kinds[kind]))}
@@ -334,10 +337,11 @@ def _by_transfers(cause: Cause, before: Account, during: Account, nodes: int) ->
     return replace(cause, kind="link", members=named, numbers={**cause.numbers, "transfer": since, "usual": usual})
 
 
-def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, slower: Collection[str]) -> bool | None:
+def _computed(name: str, slept: bool | None, before: Account, during: Account, slower: Collection[str]) -> bool | None:
     """Whether the own work of a node's ranks grew by computing: they sleep no longer, and fixed work takes no longer.
 
-    None where that is not known. name: of the node, empty for the only one. slower: nodes that do fixed work slower.
+    None where that is not known. name: of the node, empty for the only one. slept: of it, as `_slept` has it. slower:
+    nodes that do fixed work slower.
     """
     host = name or next(iter(during.seconds), "")
     if min(before.seconds[host], during.seconds[host]) < COMPUTED:
@@ -345,7 +349,7 @@ def _computed(name: str, growth: OwnGrowth, before: Account, during: Account, sl
     sums = [account.sums.get((host, NODE), _NOTHING) for account in (before, during)]
     if host in slower or min(one.measured for one in sums) <= 0:
         return False
-    return _slept(name, growth, before, during) is False
+    return slept is False
 
 
 def _slept(name: str, growth: OwnGrowth, before: Account, during: Account) -> bool | None:
@@ -401,6 +405,11 @@ def _is_of_few(growths: Collection[Growth], nodes: int) -> bool:
 
 def _middle(row: Pressure) -> float:
     return 0.5 * (row.began_at + row.ended_at)
+
+
+def _is_before(row: Pressure, onset_at: float) -> bool:
+    """Whether a row is one of the time before the disturbance."""
+    return row.ended_at - onset_at < max(MIN_OVERLAP, MOST_AFTER * (row.ended_at - row.began_at))
 
 
 def _within(row: Pressure, onset_at: float, until: float, before: Account) -> Pressure | None:

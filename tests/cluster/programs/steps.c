@@ -1,16 +1,8 @@
 /* steps SECONDS MICROSECONDS HALO BYTES [STEPS] - a program in steps, until so many seconds have passed on rank 0, or
  * so many steps are done: a run of fewer steps is other work. In each, a rank sleeps for its work, exchanges HALO bytes
- * with the ranks before and after it, and all reduce BYTES bytes.
- *
- * $STEPS_CONTROL is a file of one double per rank, which others may write at any time: the factor on this rank's work.
- * It is no argument, because inputs of another content are other work. */
-#include <fcntl.h>
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
+ * with the ranks before and after it, and all reduce BYTES bytes. */
+#include "control.h"
 #include <time.h>
-#include <unistd.h>
 
 static double now(void)
 {
@@ -31,17 +23,14 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int file = open(getenv("STEPS_CONTROL"), O_RDONLY);
-    volatile double *factors = mmap(NULL, size * sizeof(double), PROT_READ, MAP_SHARED, file, 0);
-    if (file < 0 || factors == MAP_FAILED)
-        MPI_Abort(MPI_COMM_WORLD, 3);
+    open_control(size);
     char *out = calloc(1, halo + 1), *in = calloc(1, halo + 1);
     int count = bytes / (int)sizeof(int) + 1;
     int *mine = calloc(count, sizeof(int)), *all = calloc(count, sizeof(int));
     int before = (rank + size - 1) % size, after = (rank + 1) % size;
     double began = now();
     while (go_on) {
-        usleep((useconds_t)(microseconds * factors[rank]));
+        work(rank, microseconds);
         if (halo) {
             MPI_Sendrecv(out, halo, MPI_CHAR, after, 0, in, halo, MPI_CHAR, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Sendrecv(out, halo, MPI_CHAR, before, 1, in, halo, MPI_CHAR, after, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
