@@ -16,7 +16,7 @@ from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
 from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
 from barograph_alerts.attribution.imbalance import Imbalances
-from barograph_alerts.attribution.kernel import NODE, pressure
+from barograph_alerts.attribution.kernel.pressure import NODE, pressure
 from barograph_alerts.attribution.node_phases import NodePhases
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.attribution.suspects import Suspect, SuspectRows, suspects

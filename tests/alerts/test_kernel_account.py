@@ -11,7 +11,8 @@ import pytest
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_alerts.attribution.cause import Beside, Cause, OwnGrowth
-from barograph_alerts.attribution.kernel import NODE, RECENT, KernelAccount, pressure
+from barograph_alerts.attribution.kernel.kernel_account import RECENT, KernelAccount
+from barograph_alerts.attribution.kernel.pressure import NODE, pressure
 from barograph_alerts.attribution.node_speed import JOBS as NODE_JOBS
 from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.job import kernel_words
@@ -298,9 +299,11 @@ def test_whether_own_work_grew_by_computing_is_not_known_from_a_second_or_from_a
     assert explain(account(*other), cause=replace(straggler, growths={})).computed is False
 
 
-def test_a_quiet_span_that_ends_soon_after_the_onset_is_what_was_before():
+@pytest.mark.parametrize("inside", [0.4, 1.0, 2.4, 7.0])
+def test_the_first_quiet_span_that_ends_soon_after_the_onset_is_what_was_before(inside):
     straggler = Cause("straggler", ("n2",), {"own": 0.03}, growths=GROWN)
-    rows = [row(ONSET - 17.0, host="n2", seconds=18.0, **SPEED), row(ONSET + 1.0, host="n2", run_seconds=0.4, **SPEED)]
+    rows = [row(ONSET - 17.0, host="n2", seconds=17.0 + inside, **SPEED)]
+    rows.append(row(ONSET + inside, host="n2", run_seconds=0.4, **SPEED))
     found = explain(account(*rows), cause=straggler)
     assert (found.computed, found.silent) == (False, ("n2",))
 

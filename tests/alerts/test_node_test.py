@@ -117,6 +117,16 @@ def test_a_node_is_found_whose_spans_differ_by_a_fifth_of_its_slowness():
 
 
 @pytest.mark.filterwarnings("error")
+def test_a_node_that_writes_what_the_others_have_computed_hides_no_slow_node():
+    def work(i: int, k: int) -> float:
+        return 120 if k == 0 and i % 2 else 120 if k == 1 and i >= ONSET else 100
+
+    evidence = judged(ONSET + MIN_SPANS + 1, 4, work)
+    (alarm,) = evidence.alarms
+    assert (alarm.basis, alarm.onset_at, evidence.slow_nodes) == (NODES, SECONDS * ONSET, ("n1",))
+    assert judged(60, 4, lambda i, k: work(0, k) if k else work(i, k)).alarms == []
+
+
 def test_a_node_that_was_slow_and_of_which_nothing_is_known_any_more_is_not_named():
     """It delayed the job by less than the margin."""
     evidence = Evidence(None, nodes=JobNodes(4))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_alerts.attribution.kernel import NODE
+from barograph_alerts.attribution.kernel.pressure import NODE
 from barograph_alerts.attribution.node_phases import SETTLED_SECONDS
 from barograph_alerts.processor import Scorer
 from barograph_modeler.learning.learner import Learner

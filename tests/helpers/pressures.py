@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from barograph_alerts.attribution.kernel import NODE
+from barograph_alerts.attribution.kernel.pressure import NODE
 
 
 def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **values: Any) -> dict[str, Any]:

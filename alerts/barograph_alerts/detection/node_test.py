@@ -33,6 +33,9 @@ PRIOR_PAIRS: Final = 10
 """The prior of the correlation of consecutive spans, with the weight of so many."""
 MIN_SCALE: Final = 0.005
 """Spans of a node differ by this share at least."""
+UNLIKE: Final = 3.0
+"""A node whose spans differ by so many times what those of most nodes do says nothing about the spans of these: it may
+write what the others have computed."""
 SETTLING: Final = (4, 6, 8, 12, 16, 24, 32)
 """Numbers of spans of one kind of work at which its levels are estimated again."""
 EARLY: Final = 3
@@ -122,7 +125,7 @@ class _Kind:
     paces: list[float] = field(default_factory=list)
     levels: Floats = field(default_factory=lambda: np.empty(0))
     scales: Floats = field(default_factory=lambda: np.empty(0))
-    error: float = 0.0
+    error: Floats = field(default_factory=lambda: np.empty(0))
     power: float = 1.0
     """Independent spans for each one."""
     usual: float = math.nan
@@ -282,9 +285,9 @@ class NodeTest:
         (x - L - T) / s        T = log(1 + TESTED margin) + 2 error(L)
 
     by Student's t with FREEDOM degrees of freedom. s is the least scale with which QUANTILES of the residuals are
-    within those of that distribution, of all nodes and of the node itself. A p-value becomes an e-value by each of
-    KAPPAS, and these M and E as in `Sequential`. The mean of E over them and the nodes is an e-process as well,
-    whatever their dependence.
+    within those of that distribution, of all nodes that differ as most do and of the node itself. A p-value becomes an
+    e-value by each of KAPPAS, and these M and E as in `Sequential`. The mean of E over them and the nodes is an
+    e-process as well, whatever their dependence.
 
     What the nodes have in common, such as a slower phase or network, is in no x, so the job needs no history. Only
     spans of one kind of work are compared, those whose time is in the same classes of intervals: what the program gives
@@ -356,7 +359,7 @@ class NodeTest:
             return False
         if kind.settled:
             excess = x - _padded(kind.levels, x.size)
-            tolerance = math.log1p(TESTED * self._margin) + 2 * kind.error
+            tolerance = math.log1p(TESTED * self._margin) + 2 * _padded(kind.error, x.size)
             self._changed.add(span.started_at, (excess - tolerance) / _padded(kind.scales, x.size), kind.power)
             self._recent.append(_Tested(span.started_at, excess, span.pace, kind.usual))
         if not disturbed and len(kind.rows) < SETTLING[-1]:
@@ -489,14 +492,14 @@ class NodeTest:
         rows[np.array(kind.starts)[:, None] >= self._changed.starts] = np.nan
         count = np.isfinite(rows).sum(axis=0)
         usable = count >= EARLY
-        kind.levels, kind.scales = np.full(size, np.nan), np.full(size, np.nan)
+        kind.levels, kind.scales, kind.error = (np.full(size, np.nan) for _ in range(3))
         if not usable.any():
             return
         kind.levels[usable] = np.nanmedian(rows[:, usable], axis=0)
         residuals = rows - kind.levels
         noise = _Noise(residuals[:, usable])
         kind.power, kind.scales[usable] = noise.power, noise.scales
-        kind.error = 1.25 * noise.pooled / math.sqrt(max(len(rows) * noise.power, 1.5))
+        kind.error[usable] = 1.25 * noise.pooled / math.sqrt(max(len(rows) * noise.power, 1.5))
         # Nor do those count of a node that has become slow and is not known yet to be.
         before = bisect_left(kind.starts, self._changed.starts.min())
         kind.usual = float(np.median(kind.paces[:before] if before >= EARLY else kind.paces))
@@ -505,7 +508,8 @@ class NodeTest:
 class _Noise:
     """How spans of nodes differ from their levels. residuals: spans x nodes, about the medians of these spans.
 
-    pooled: the scale of the tail, of all nodes; scales: of each, at least that. power: independent spans for each one.
+    pooled: the scale of the tail of the nodes that are like most, for those that are UNLIKE them that of all. scales:
+    of each, at least that. power: independent spans for each one.
     """
 
     def __init__(self, residuals: Floats) -> None:
@@ -513,10 +517,15 @@ class _Noise:
         self.power = (1 - correlation) / (1 + correlation)
         # About a level estimated from few spans, deviations are smaller than about the true one.
         spans = max(len(residuals) * self.power, 1.5)
-        values = np.abs(residuals[np.isfinite(residuals)])
-        wider = math.sqrt(spans / (spans - 1)) * (1 + 2 / math.sqrt(values.size * self.power))
-        self.pooled = wider * _scale(values)
-        each = [_scale(np.abs(one[np.isfinite(one)])) for one in residuals.T]
+        deviations = np.abs(residuals)
+        usual = np.nanmedian(deviations, axis=0)
+        alike = usual <= UNLIKE * max(float(np.median(usual)), MIN_SCALE)
+        self.pooled = np.empty(usual.size)
+        for which, like in ((alike, alike), (~alike, alike | ~alike)):
+            values = deviations[:, like][np.isfinite(deviations[:, like])]
+            wider = math.sqrt(spans / (spans - 1)) * (1 + 2 / math.sqrt(values.size * self.power))
+            self.pooled[which] = wider * _scale(values)
+        each = [_scale(one[np.isfinite(one)]) for one in deviations.T]
         self.scales: Floats = np.maximum(self.pooled, each)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.attribution.coincidence import Coincidence
-from barograph_alerts.attribution.kernel import KernelAccount
+from barograph_alerts.attribution.kernel.kernel_account import KernelAccount
 from barograph_alerts.attribution.node_work import NodeWork
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.runtime_prior import FREEDOM, RuntimeHistory, RuntimePrior

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
 from barograph_alerts.attribution.cause import Kind as CauseKind
-from barograph_alerts.attribution.kernel import KernelAccount
+from barograph_alerts.attribution.kernel.kernel_account import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.detection.evidence import WHOLE_RUN, WORKERS, Evidence

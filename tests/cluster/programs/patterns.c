@@ -114,7 +114,7 @@ static void converging(long steps)
 {
     for (long step = 0; step < steps; step++) {
         for (long inner = 0; inner < 3 + 9 * (steps - step) / steps; inner++) {
-            work(rank, unit / 10);
+            work(rank, unit / 7);
             exchange();
             reduce(MPI_COMM_WORLD);
         }

@@ -1,0 +1,1 @@
+"""What the kernels of a job's nodes show of the time that was lost."""

@@ -1,0 +1,175 @@
+"""What the kernels of a job's nodes know of the time lost since an onset, from rows of `pressures`."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
+
+from barograph_alerts.attribution.cause import Cause, Kind
+from barograph_alerts.attribution.kernel.account import MIN_OVERLAP, Account, middle, within
+from barograph_alerts.attribution.kernel.computing import (
+    doing_more,
+    has_computed,
+    has_slept,
+    have_computed,
+    without_members,
+)
+from barograph_alerts.attribution.kernel.losses import (
+    MIN_SHARE,
+    MIN_SHARES,
+    Growth,
+    by_kind,
+    is_everywhere,
+    is_of_few,
+    loss_cause,
+    slower_nodes,
+    total_share,
+)
+from barograph_alerts.attribution.kernel.pressure import NODE, Pressure
+from barograph_alerts.attribution.kernel.transfers import COVERED, by_transfers
+
+RECENT: Final = 1024
+"""Newest rows kept one by one, since an onset is detected some time later."""
+EXPLAINS: Final = 0.5
+"""Least share of the lost time that the ranks have lost to it, together."""
+EXPLAINS_STOPPED: Final = 0.3
+"""The same of stops by signals, which nothing about a program brings about."""
+BEGINNING: Final = 15.0
+"""Seconds from the first row on in which it is seen whether a job's ranks are stopped as a rule."""
+IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
+"""Kinds that delay the other nodes only where they make own work longer."""
+CORE_NUMBERS: Final = ("core_waited", "core_waited_before", "core_nodes")
+"""Numbers of a cause that is none of a kernel's, though ranks waited for cores: the largest share of its time that a
+rank did, what it was before, and the nodes on which ranks did about as much."""
+
+
+class KernelAccount:
+    """The rows of one job. usual_compute: what the fixed computation usually takes on a node, NaN if unknown."""
+
+    def __init__(self, usual_compute: Callable[[str], float] = lambda host: math.nan) -> None:
+        self.usual_compute = usual_compute
+        self.count = 0
+        """Rows so far."""
+        self._before, self._first = Account(), Account()
+        self._first_until = -math.inf
+        self._recent: deque[Pressure] = deque()
+
+    def add(self, row: Pressure, onset_at: float = math.inf) -> None:
+        """Add the next row. onset_at: of an open alarm; later rows are not counted as normal."""
+        self._first_until = row.began_at + BEGINNING if self.count == 0 else self._first_until
+        self.count += 1
+        self._recent.append(row)
+        if row.ended_at <= self._first_until:
+            self._first.add((row,))
+        if len(self._recent) > RECENT:
+            oldest = self._recent.popleft()
+            if oldest.ended_at <= onset_at:
+                self._before.add((oldest,))
+
+    def explain(
+        self,
+        cause: Cause,
+        onset_at: float,
+        until: float,
+        lost: float,
+        earlier: Collection[tuple[float, float]] = (),
+        nodes: int = 1,
+    ) -> Cause:
+        """A cause that kernels know for the time lost since `onset_at`, else `cause` with the nodes that show none.
+
+        until: end of the disturbance. lost: share of its time that the job has lost. earlier: begin and end of earlier
+        disturbances, which are not what was before. nodes: of the job. With g_r the growth of the share of its time
+        that rank r loses to one kind of thing since the onset, that kind explains the loss if the largest g_r is
+        MIN_SHARE or more, and their sum EXPLAINS of the loss: the job waits now for this rank, now for that one. The
+        kind with the largest g_r is the cause. Where the others wait for nodes, only these count, and each of them must
+        have lost MIN_SHARE: a kind that one of them does not show is not what they have in common. Of stops by signals,
+        which may cost a job nothing until later, g_r is what has grown since the job's first rows, and EXPLAINS_STOPPED
+        suffices. Where nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the
+        cause, since ranks lose that time while they wait for others; nor where it is not known, and more than half of
+        the nodes show it. That they waited for cores is then a number of the cause, with who took them; how much more,
+        is taken of the time in which they did not wait before. A node that does fixed work in the time t, before in t0,
+        loses the share 1 - t0 / t of all time, which is no reason that ranks sleep longer. Stragglers whose own work
+        grew by computing, as `has_computed` has it, are not named beside others.
+        """
+        before, during = self._around(onset_at, until, earlier)
+        nodes = max(nodes, len(during.seconds))
+        # Of a straggler that reports nothing yet, the others tell nothing.
+        is_node = any(host in cause.members for host in [*before.seconds, *during.seconds])
+        hosts = [host for host in during.seconds if host in cause.members or not is_node]
+        kinds = self._kinds(before, during, hosts)
+        slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
+        slept = {name: has_slept(name, one, before, during) for name, one in cause.growths.items()}
+        computed = {name: has_computed(name, one, before, during, slower) for name, one in slept.items()}
+        cause = without_members(cause, [name for name in cause.members if computed.get(name)])
+        worst = {kind: max(one.share for one in found) for kind, found in kinds.items() if found}
+        likely = [kind for kind, share in worst.items() if share >= MIN_SHARES.get(kind, MIN_SHARE)]
+        doing = doing_more(cause)
+        if doing and all(slept[name] for name in doing):
+            likely = [kind for kind in likely if kind not in MIN_SHARES]
+        counted = [kind for kind in kinds if kind not in MIN_SHARES]
+        shown = {*likely, *(kind for kind in counted if any(one.of_rest >= MIN_SHARE for one in kinds[kind]))}
+        if nodes > 1:
+            likely = [kind for kind in likely if _may_be(kind, kinds[kind], cause, nodes)]
+        # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
+        for kind in sorted(likely, key=lambda kind: (kind in MIN_SHARES, -worst[kind])):
+            # Work that is slower by itself is lost on each node alike, and not in turn.
+            explained = worst[kind] if kind in MIN_SHARES else total_share(kinds[kind])
+            if explained >= (EXPLAINS_STOPPED if kind == "stopped" else EXPLAINS) * lost:
+                found = loss_cause(kind, kinds[kind], during, nodes)
+                return replace(found, members=cause.members) if nodes > 1 and cause.kind == "straggler" else found
+        cause = by_transfers(cause, before, during, nodes)
+        more = math.fsum(max(one.of_rest, 0.0) for one in kinds["core"])
+        if "core" in shown and "core" not in likely and more >= EXPLAINS * lost:
+            cause = _with_cores(cause, loss_cause("core", kinds["core"], during, nodes))
+        silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
+        return replace(
+            cause,
+            silent=() if shown or "transfer" in cause.numbers else tuple(sorted(silent)),
+            computed=have_computed(cause, computed),
+        )
+
+    def _around(
+        self, onset_at: float, until: float, earlier: Collection[tuple[float, float]]
+    ) -> tuple[Account, Account]:
+        """What was before a disturbance, and what since.
+
+        Of a node whose first row is a long one of a quiet time, what it has for the most part counts as before.
+        """
+        quiet = [row for row in self._recent if not any(a <= middle(row) <= b for a, b in earlier)]
+        ended = [row for row in quiet if row.ended_at - onset_at < MIN_OVERLAP]
+        known = {*self._before.seconds, *(row.host for row in ended)}
+        first = [row for row in quiet if row.host not in known and middle(row) < onset_at]
+        before = self._before.joined([*ended, *first])
+        parts = (within(row, onset_at, until, before) for row in self._recent if row not in first)
+        return before, Account().add(part for part in parts if part is not None)
+
+    def _kinds(self, before: Account, during: Account, hosts: Collection[str]) -> dict[Kind, list[Growth]]:
+        """What each kind of loss has grown by, on ranks or nodes."""
+        kinds = {kind: list(found) for kind, found in by_kind(before, during, hosts)}
+        kinds["stopped"] = [
+            one._replace(before=min(one.before, self._first.share(one.host, one.rank, lambda sums: sums.stopped)))
+            for one in kinds["stopped"]
+        ]
+        kinds["compute"] = slower_nodes(before, during, hosts, lambda one: one.compute, self.usual_compute)
+        kinds["bandwidth"] = slower_nodes(before, during, hosts, lambda one: one.reading)
+        return kinds
+
+
+def _may_be(kind: Kind, growths: Collection[Growth], cause: Cause, nodes: int) -> bool:
+    """Whether a kind of loss may be why a job on several nodes is slow."""
+    if kind in IN_WORK:
+        nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
+        # Where all ranks wait for cores, as those do that spin while they wait for others, no node is to blame.
+        if nobody or (cause.kind == "unknown" and not is_of_few(growths, nodes)):
+            return False
+    return cause.kind != "straggler" or is_everywhere(growths, cause.members)
+
+
+def _with_cores(cause: Cause, cores: Cause) -> Cause:
+    """A cause beside which ranks waited for cores."""
+    waited = cores.numbers["waited"], cores.numbers["waited_before"], float(len(cores.members))
+    beside = cores.beside if cores.beside is not None and cores.beside.owner != "rank" else None
+    return replace(cause, numbers={**cause.numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}, beside=beside)
