@@ -235,6 +235,16 @@ def test_a_node_that_is_slower_is_named_in_a_first_run(shown):
     assert rows[-1][1]["state"] == "slow"
 
 
+def test_a_node_that_was_named_is_not_taken_back_while_kernels_are_waited_for():
+    def kernel(i: int, k: int) -> dict[str, Any]:
+        return computing(i, k) | ({"run_seconds": 0.5} if k == 4 and i >= 8 else {})
+
+    rows = Machine().run(grown, kernel, late=12)
+    first = named(rows)[0][0]
+    assert [one["members"] for at, one in rows if at >= first and one["members"] != '["n4"]'] == []
+    assert rows[-1][1]["state"] == "slow"
+
+
 @pytest.mark.parametrize("late", [0, 2])
 def test_a_node_that_computes_more_in_a_run_that_is_slower_than_its_history_is_not_blamed(late):
     """As one that does so in each run, and others take the cores of all meanwhile."""

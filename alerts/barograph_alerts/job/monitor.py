@@ -241,7 +241,7 @@ class JobMonitor:
             self._explained = len(self.evidence.alarms)
             self._explained_work = self._worked_until
         if again or self._until - alarm.onset_at < 2 * KNOWN:
-            self.cause = self._by_kernel(alarm, self._work_cause)
+            self.cause = self._by_kernel(alarm, self._work_cause, Cause("unknown") if fresh else self.cause)
         if self.cause.kind == "more-work" and not self.evidence.is_compared_with_history(alarm):
             self._excuse()
             return
@@ -257,8 +257,8 @@ class JobMonitor:
         if self.evidence.alarms:
             self.cause, self._explained = self._former_cause, len(self.evidence.alarms)
 
-    def _by_kernel(self, alarm: Alarm, cause: Cause) -> Cause:
-        """The cause as far as kernels know one."""
+    def _by_kernel(self, alarm: Alarm, cause: Cause, named: Cause) -> Cause:
+        """The cause as far as kernels know one. named: the one that was told of this alarm before any row of theirs."""
         if not self._kernel.count or alarm.kind == "fast" or alarm.basis == "scaling":
             return cause
         # Later rows would dilute what was there when the job became slow.
@@ -271,8 +271,10 @@ class JobMonitor:
             return replace(found, kind="more-work", silent=())
         if found.kind not in _OF_PROGRAMS or (is_compared and found.kind != "straggler"):
             return found
+        if found.computed is not None or (found.kind, found.members) == (named.kind, named.members):
+            return found
         waited = max(self._until, self._lived_until) - alarm.detected_at
-        return Cause("unknown") if found.computed is None and waited < AWAITED else found
+        return Cause("unknown") if waited < AWAITED else found
 
     def _is_settled(self, alarm: Alarm) -> bool:
         # Node work may arrive late: sidecars deliver from their spools once the collector is available again.
