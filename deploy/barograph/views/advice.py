@@ -135,6 +135,10 @@ def _runs(known: Answer) -> str:
 
 
 def _basis(basis: Answer) -> str:
+    if basis["seconds"] is not None:
+        shortest, longest = map(span, basis["seconds"])
+        took = shortest if shortest == longest else f"{shortest} to {longest}"
+        return f"This rests on {plural(basis['runs'], 'run')} on as many ranks, which took {took}."
     if basis["runs"]:
         own = f"{plural(basis['runs'], 'run')} at {plural(basis['scales'], 'scale')} up to"
         own = f"{own} {plural(basis['largest_ranks'], 'rank')}"

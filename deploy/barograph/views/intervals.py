@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from barograph.views.advice import known_params
@@ -52,7 +52,27 @@ def _sentences(answer: Answer, sites: Mapping[int, str]) -> Iterator[str]:
             f"{percent(row['share'])} of the time, {name}: {seconds(row['expected_maximum_seconds'])} expected on"
             f" {where}, {round(100 * answer['level'])} of 100 intervals take {lower} to {upper}; {seen}."
         )
+        if row["slowest"] is not None and answer["ranks"] > 1:
+            yield f"  {_slowest(row['slowest'])}"
     yield from (f"Assumed: {text[:1].lower()}{period(text[1:])}" for text in answer["conditions"])
+
+
+def _slowest(slowest: Answer) -> str:
+    """Work of the slowest rank, by node and rank."""
+    per_node, nodes, found = round(slowest["per_node"]), slowest["nodes"], []
+    if per_node > 1:
+        found.append(f"the slowest of {per_node:,} ranks on a node works {_times(slowest['of_node'])}")
+    if nodes > 1:
+        of_all = slowest["of_all"]
+        unknown = "how nodes differ is unknown, as all runs had one"
+        found.append(unknown if of_all is None else f"the slowest on {nodes:,} nodes works {_times(of_all)}")
+    text = "; ".join(found)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _times(ratios: Sequence[float]) -> str:
+    lower, middle, upper = ratios
+    return f"{middle:.3g} times as long as a mean rank ({lower:.3g} to {upper:.3g})"
 
 
 def site_names(collectors: str, class_ids: Collection[int]) -> Mapping[int, str]:

@@ -140,6 +140,16 @@ class ProblemSpace:
             found.pop(WORK, None)
         return found
 
+    def unfollowed(self, params: Mapping[str, str]) -> dict[str, frozenset[str]]:
+        """Parameters of a question that runs have shown not to matter, with their values in runs."""
+        space = self.sizes.get(params.get(WORK, ""))
+        return {} if space is None else space.unfollowed(params)
+
+    def followed(self, label: str) -> set[str]:
+        """The numbers of a work that runtimes follow: its size and its length."""
+        length = self.lengths.get(label)
+        return set(self.sizes[label].names if label in self.sizes else ()) | ({length.name} if length else set())
+
     def size_names(self, params: Mapping[str, str]) -> set[str]:
         """The parameters that make up the size of the work that a question is about. Raises UnlocatedQuestion."""
         space = self.sizes.get(self.with_work(params).get(WORK, ""))

@@ -36,6 +36,9 @@ MAX_SLOPE: Final = 0.05
 """Growth of the runtime with a given number, as a power of it, up to which the number does not matter."""
 MIN_COMPARED: Final = 4
 """Runs beyond one of each configuration that show it."""
+LEAST_COUNT: Final = 0.5
+"""What a 0 counts as beside whole numbers, where logarithms are compared."""
+MAX_DIGITS: Final = 18
 MAX_CANDIDATES: Final = 16
 """Varying numbers that are looked at, the first by name."""
 MAX_VALUES: Final = 64
@@ -65,12 +68,15 @@ class SizeSpace:
                 values.setdefault(name, []).append(text)
         varying = [name for name, texts in values.items() if len(set(texts)) > 1]
         sizes = sorted(name for name in varying if all(map(_number, values[name])))
-        given = [name for name in sizes if not FOUND.fullmatch(name) and not _is_needless(name, known)]
+        # Seeds and numbers of repetitions begin with 0, which no size does.
+        counted = [name for name in varying if name not in sizes and all(map(_is_count, values[name]))]
+        needless = {name for name in sizes + counted if not FOUND.fullmatch(name) and _is_needless(name, known)}
+        given = [name for name in sizes if not FOUND.fullmatch(name) and name not in needless]
         # Of what was found, each number of the runs that have all of them.
         found = [name for name in sizes if FOUND.fullmatch(name) and len(values[name]) == len(known)][:MAX_CANDIDATES]
         names = tuple((given + _relevant(given, found, known))[:MAX_NUMBERS])
         dropped = [name for name in values if FOUND.fullmatch(name) and name not in names]
-        dropped += [name for name in sizes if not FOUND.fullmatch(name) and name not in given]
+        dropped += sorted(needless)
         ignored = {name: frozenset(values[name][-MAX_VALUES:]) for name in dropped}
         return cls(tuple(sorted(names)), _logarithms([name for name in names if name != PER_NODE], known), ignored)
 
@@ -86,6 +92,10 @@ class SizeSpace:
             if len(values) == 1 and text not in values and (known := _number(next(iter(values)))) and _number(text):
                 found.append((name, _number(text) / known))
         return tuple(found)
+
+    def unfollowed(self, params: Mapping[str, str]) -> dict[str, frozenset[str]]:
+        """Parameters that were given, of which runs have shown that they do not matter, with their values in runs."""
+        return {name: self.ignored[name] for name in params if name in self.ignored and not FOUND.fullmatch(name)}
 
     def size(self, params: Mapping[str, str]) -> tuple[float, ...] | None:
         """The size; None if a number is missing."""
@@ -134,6 +144,11 @@ def _number(text: str) -> float:
     except ValueError:
         return 0.0
     return number if 0 < number < math.inf else 0.0
+
+
+def _is_count(text: str) -> bool:
+    """Whether a text is a whole number, which may be 0."""
+    return text.isdecimal() and len(text) <= MAX_DIGITS
 
 
 class _Regression:
@@ -185,9 +200,10 @@ def _is_needless(name: str, known: Sequence[tuple[WorkloadPlace, float]]) -> boo
     alike: dict[tuple[object, ...], list[tuple[float, float]]] = {}
     for place, seconds in known:
         params = dict(place.params)
-        if (number := _number(params.pop(name, ""))) > 0:
+        number = _number(text := params.pop(name, ""))
+        if number > 0 or _is_count(text):
             key = (place.ranks, place.nodes, *sorted(params.items()))
-            alike.setdefault(key, []).append((math.log(number), math.log(seconds)))
+            alike.setdefault(key, []).append((math.log(number or LEAST_COUNT), math.log(seconds)))
     x, y, compared = _differences(alike.values())
     if compared < MIN_COMPARED or not x.any():
         return False

@@ -14,6 +14,7 @@ from barograph_modeler.state import lru
 APPLICATIONS: Final = 10_000
 WORK: Final = "work"
 """The parameter that holds the label of the work."""
+VARIED: Final = ""
 FOUND: Final = re.compile(r"((word|input)\d+|stdin)(\.\d+)?|threads")
 """Names of numbers that were found in what a run asked for."""
 
@@ -26,6 +27,8 @@ class WorkIndex:
         self._families: OrderedDict[str, Family] = OrderedDict()
         self._first: OrderedDict[str, str] = OrderedDict()
         """The labels of the first works, whose groups have none in their names."""
+        self._numbers: OrderedDict[str, dict[str, str]] = OrderedDict()
+        """The numbers of works, by name: the value that all runs had, or VARIED."""
 
     def label(self, application: Application, asked: Asked | None, *, learn: bool = True) -> str:
         """The label of a run's work; empty where nothing is known of any. learn: whether the run is remembered."""
@@ -36,7 +39,18 @@ class WorkIndex:
             family.add("", group, request)
             if request is not None and group == family.name and family.name not in self._first:
                 lru.store(self._first, family.name, request.label, APPLICATIONS)
-        return self._label(family, group)
+        label = self._label(family, group)
+        if learn and asked is not None:
+            known = lru.get(self._numbers, f"{application} {label}", dict[str, str], APPLICATIONS)
+            for name, text in asked.numbers:
+                if known.setdefault(name, text) != text:
+                    known[name] = VARIED
+        return label
+
+    def varied(self, application: Application, label: str) -> frozenset[str]:
+        """The numbers of a work that have had several values, also in runs of one group, where they do not matter."""
+        known = self._numbers.get(f"{application} {label}", {})
+        return frozenset(name for name, text in known.items() if text == VARIED)
 
     def join(self, application: Application, gone: str, into: str) -> None:
         """Take two works for one: in whatever they differ, it does not matter."""

@@ -14,7 +14,11 @@ from barograph_modeler.maxima.ratio import log_ratio
 from barograph_modeler.maxima.sample import Floats, check_sample
 
 MINIMUM_RUNS: Final = 3
-"""Runs whose own spread is used; the limits about fewer are those of the prior."""
+"""Runs whose own spread is used; the limits about fewer are mostly those of the prior."""
+REPEATED_SPREAD: Final = 0.01
+REPEATED_RUNS: Final = 1
+"""The prior from MINIMUM_RUNS on: 1 %, with the weight of one degree of freedom. It is wide: three runs that agree by
+chance do not make the limits narrow, and three that differ do not make them endless."""
 PRIOR_SPREAD: Final = 0.03
 PRIOR_RUNS: Final = 4
 """The prior of the spread between runs: 3 %, with the weight of four degrees of freedom.
@@ -50,17 +54,32 @@ def prior_spread(expected_seconds: float, spread: float = PRIOR_SPREAD) -> float
     return math.hypot(spread, math.log1p(starting) / REACH)
 
 
-def posterior_spread(spread: float, runs: int, prior: float = PRIOR_SPREAD) -> float:
+def posterior_spread(spread: float, runs: int, prior: float = PRIOR_SPREAD, weight: int = PRIOR_RUNS) -> float:
     """The spread of log runtimes or paces given the sample standard deviation of `runs` of them, NaN below 2.
 
-    With a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, section 2.6):
+    With a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, section 2.6) of `weight` degrees of
+    freedom:
 
-        s**2 = (PRIOR_RUNS prior**2 + (n - 1) spread**2) / (PRIOR_RUNS + n - 1)
+        s**2 = (weight prior**2 + (n - 1) spread**2) / (weight + n - 1)
 
-    One more run then follows Student's t with PRIOR_RUNS + n - 1 degrees of freedom, of scale s sqrt(1 + 1 / n).
+    One more run then follows Student's t with weight + n - 1 degrees of freedom, of scale s sqrt(1 + 1 / n).
     """
     own = (runs - 1) * spread**2 if runs > 1 else 0.0
-    return math.sqrt((PRIOR_RUNS * prior**2 + own) / (PRIOR_RUNS + runs - 1))
+    return math.sqrt((weight * prior**2 + own) / (weight + runs - 1))
+
+
+def repeated_spread(logs: Floats) -> tuple[float, int]:
+    """The spread of log runtimes given some of them, one or more, and the degrees of freedom of the next one."""
+    prior, weight = _prior(logs.size, math.exp(min(float(logs.mean()), MAX_LOG)))
+    spread = float(logs.std(ddof=1)) if logs.size > 1 else math.nan
+    return posterior_spread(spread, logs.size, prior, weight), weight + logs.size - 1
+
+
+def _prior(runs: int, expected_seconds: float) -> tuple[float, int]:
+    """The prior of the spread beside so many runs, and its weight."""
+    if runs < MINIMUM_RUNS:
+        return prior_spread(expected_seconds), PRIOR_RUNS
+    return REPEATED_SPREAD, REPEATED_RUNS
 
 
 def runtime_band(runtimes: npt.ArrayLike, level: float = LEVEL) -> Band | None:
@@ -79,14 +98,10 @@ def runtime_band(runtimes: npt.ArrayLike, level: float = LEVEL) -> Band | None:
 
 
 def runtime_limits(runtimes: npt.ArrayLike, level: float = LEVEL) -> Band | None:
-    """As `runtime_band`, but from one run on: below MINIMUM_RUNS with the prior of the spread. None without runs."""
-    if (band := runtime_band(runtimes, level)) is not None:
-        return band
-    if not (n := (logs := _logs(runtimes)).size):
-        return None
-    spread = float(logs.std(ddof=1)) if n > 1 else math.nan
-    prior = prior_spread(math.exp(float(logs.mean())))
-    return _band(logs, posterior_spread(spread, n, prior), PRIOR_RUNS + n - 1, level)
+    """As `runtime_band`, but from one run on, with a prior of the spread (`repeated_spread`). None without runs."""
+    check_level(level)
+    logs = _logs(runtimes)
+    return _band(logs, *repeated_spread(logs), level) if logs.size else None
 
 
 def p_value(seconds: float, expected: float, upper: float, runs: int) -> float:
@@ -104,15 +119,13 @@ def runtime_scale(expected: float, upper: float, runs: int, prior: float = PRIOR
 
     prior: of the spread between runs, of any number.
     """
-    few = runs < MINIMUM_RUNS
-    freedom = PRIOR_RUNS + runs - 1
+    before, weight = _prior(runs, expected)
     wider = math.sqrt(1 + 1 / runs)
-    spread = log_ratio(upper, expected) / float(stdtrit(freedom if few else runs - 1, (1 + LEVEL) / 2)) / wider
-    if few:
-        # The sample's own: the posterior without its prior.
-        own = ((PRIOR_RUNS + runs - 1) * spread**2 - PRIOR_RUNS * prior_spread(expected) ** 2) / max(runs - 1, 1)
-        spread = math.sqrt(max(own, 0.0))
-    return posterior_spread(spread, runs, prior_spread(expected, prior)) * wider, freedom
+    spread = log_ratio(upper, expected) / float(stdtrit(weight + runs - 1, (1 + LEVEL) / 2)) / wider
+    # The sample's own: the posterior without its prior.
+    own = ((weight + runs - 1) * spread**2 - weight * before**2) / max(runs - 1, 1)
+    spread = posterior_spread(math.sqrt(max(own, 0.0)), runs, prior_spread(expected, prior))
+    return spread * wider, PRIOR_RUNS + runs - 1
 
 
 def _logs(runtimes: npt.ArrayLike) -> Floats:

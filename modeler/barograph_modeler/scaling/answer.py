@@ -8,14 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph_modeler.maxima.runtime import (
-    MINIMUM_RUNS,
-    PRIOR_RUNS,
-    PRIOR_SECONDS,
-    REACH,
-    posterior_spread,
-    prior_spread,
-)
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_SECONDS, REACH, repeated_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.tails import MIN_TAIL
 from barograph_modeler.scaling.mixture import Mixture
@@ -30,7 +23,6 @@ MAX_REACH: Final = 1e6
 """Largest ratio of a limit to the median. Limits farther away, of runs that contradict each other, are cut there."""
 OWN_RUNS: Final = "runs at this scale"
 """The model of a scale that was run often enough, or that is the only one."""
-LEAST_SPREAD: Final = 1e-4
 OTHER_WORK: Final = 1.5
 """Ratio of the longest to the shortest run of a scale from which they may have done different work."""
 DECAY: Final = 4.0
@@ -154,17 +146,14 @@ def from_runs(seconds: Floats, ranks: float) -> Prediction:
     """
     logs = np.log(seconds)
     n = logs.size
-    few = n < MINIMUM_RUNS
-    spread = float(logs.std(ddof=1)) if n > 1 else np.nan
-    if few:
-        spread = posterior_spread(spread, n, prior_spread(float(np.exp(logs.mean()))))
-    freedom = (PRIOR_RUNS if few else 0) + n - 1
-    # Equal runtimes have no spread, and a distribution needs one.
-    mixture = Mixture.single(float(logs.mean()), max(spread, LEAST_SPREAD) * float(np.sqrt(1 + 1 / n)), freedom)
+    spread, freedom = repeated_spread(logs)
+    mixture = Mixture.single(float(logs.mean()), spread * float(np.sqrt(1 + 1 / n)), freedom)
     _, lower, upper = central_limits(mixture)
-    middle = min(max(math.exp(expected_log(logs)), lower), upper)
+    middle = math.exp(expected_log(logs))
+    # After a change the latest runs may be beyond the limits of all.
+    lower, upper = min(lower, middle), max(upper, middle)
     warnings = []
-    if few:
+    if n < MINIMUM_RUNS:
         warnings.append(f"Only {n} run{'s' * (n > 1)} at this scale: how they differ is an assumption.")
     shortest, longest = float(seconds.min()), float(seconds.max())
     # What starting a program takes makes short runs differ.

@@ -15,7 +15,7 @@ from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
-from barograph_modeler.serving.completion import CompletedParams, completed, similar_params
+from barograph_modeler.serving.completion import CompletedParams, completed, similar_params, unfollowed
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
@@ -84,8 +84,14 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
                 "scales": prediction.scales,
                 "largest_ranks": prediction.largest_ranks,
                 "pooled_from": prediction.pooled_from,
+                "seconds": query.seconds_of(prediction),
             },
-            "conditions": [*prediction.conditions, *query.given.conditions, *query.growth()],
+            "conditions": [
+                *prediction.conditions,
+                *query.given.conditions,
+                *unfollowed(known, query.given.params),
+                *query.growth(),
+            ],
             "warnings": [*query.given.doubts, *prediction.warnings],
         }
     if question.curve:
@@ -166,6 +172,13 @@ class _ProblemQuery:
         """Nodes at the ranks per node of the question."""
         nodes = self._question.nodes
         return None if nodes is None else max(1, round(ranks * nodes / self._question.ranks))
+
+    def seconds_of(self, prediction: Prediction) -> list[float] | None:
+        """The shortest and the longest of the runs of the scale in question, where the prediction is from these."""
+        if OWN_RUNS not in prediction.model or self._place.length is not None or self._runs is None:
+            return None
+        seconds = self._runs.seconds[self._runs.ranks == self._question.ranks]
+        return [float(seconds.min()), float(seconds.max())]
 
     def growth(self) -> list[str]:
         """If no size was asked for and the prediction goes along a series, the size that it has there."""

@@ -97,10 +97,24 @@ def _doubts(known: Sequence[KnownParams], words: Params) -> Iterator[str]:
             yield f"No run with a parameter {name} is known."
         elif text not in values:
             never += 1
-            more = f" and {len(values) - MAX_LISTED:,} others" if len(values) > MAX_LISTED else ""
-            yield f"No run with {name}={text} is known; {name} has been {', '.join(values[:MAX_LISTED])}{more}."
+            yield f"No run with {name}={text} is known; {name} has been {_some(values)}."
     if not never and words:
         yield "No run with all of these parameters is known."
+
+
+def unfollowed(known: Published, params: Params) -> Iterator[str]:
+    """Which numbers of the question do not matter, and what shows it."""
+    for name, values in known.space.unfollowed(known.space.with_work(params)).items():
+        never = "" if params[name] in values else f", and {params[name]} was never run"
+        ordered = sorted(values, key=float)
+        yield f"The runtime does not follow {name}, which was {_some(ordered)} in runs that took the same time{never}."
+
+
+def _some(values: Sequence[str]) -> str:
+    """MAX_LISTED of the values, and how many others there are."""
+    others = len(values) - MAX_LISTED
+    more = f" and {others:,} other{'s' * (others > 1)}" if others > 0 else ""
+    return ", ".join(values[:MAX_LISTED]) + more
 
 
 def _enumerated(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from barograph_modeler.forecasts.library import Published
+from barograph_modeler.forecasts.parts.slowest import slowest_rank
 from barograph_modeler.maxima.band import LEVEL, minimum_samples
 from barograph_modeler.maxima.interval_forecast import forecast_interval
 from barograph_modeler.serving.completion import similar_params
@@ -24,9 +25,10 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
 
     share: of the time in intervals at the scale in question, or at the largest if that has not run. method: of the
     band; "trend" at a scale that has not run. from_ranks: scales whose intervals it rests on. emma: whether the
-    expected maximum is that of a fitted GEV, else it is a mean of the values.
+    expected maximum is that of a fitted GEV, else it is a mean of the values. slowest: the work of the slowest rank
+    over that of a mean one, by `slowest_rank`; None where that is not known.
     """
-    rows = [row for one in history.classes if (row := _row(one, history.ranks)) is not None]
+    rows = [row for one in history.classes if (row := _row(one, history, question.nodes)) is not None]
     refusal = history.refusal
     if refusal is None and not rows:
         at = max((ranks for one in history.classes for ranks in one.samples), default=history.ranks)
@@ -50,10 +52,11 @@ def _growth(history: IntervalHistory) -> Iterable[str]:
         yield f"The size grows with the ranks as it did: {history.size}."
 
 
-def _row(one: IntervalClass, ranks: int) -> dict[str, Any] | None:
-    found = forecast_interval(one.samples, ranks)
+def _row(one: IntervalClass, history: IntervalHistory, nodes: int | None) -> dict[str, Any] | None:
+    found = forecast_interval(one.samples, history.ranks)
     if found is None:
         return None
+    slowest = slowest_rank(history.runs, one.class_id, history.ranks, nodes)
     return {
         "class": f"{one.class_id:016x}",
         "share": one.share,
@@ -64,6 +67,7 @@ def _row(one: IntervalClass, ranks: int) -> dict[str, Any] | None:
         "expected_maximum_seconds": found.expected_maximum,
         "method": found.band.method,
         "emma": found.emma,
+        "slowest": None if slowest is None else slowest._asdict(),
     }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.forecasts.history import WorkloadPlace
 from barograph_modeler.forecasts.library import Published
+from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.problems import UnlocatedQuestion
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.maxima.interval_forecast import IntervalSample
@@ -37,13 +38,14 @@ class IntervalHistory(NamedTuple):
     """The classes with most time, the largest share first, or why there are none.
 
     ranks: the scale in question, one of those that have run or above all of them. size: as parameters, where none was
-    asked for and it grows with the ranks.
+    asked for and it grows with the ranks. runs: of the scale in question, or the largest, with what ranks have done.
     """
 
     ranks: int
     classes: tuple[IntervalClass, ...] = ()
     refusal: str | None = None
     size: str = ""
+    runs: tuple[PhasedRun, ...] = ()
 
     @classmethod
     def of(
@@ -52,39 +54,43 @@ class IntervalHistory(NamedTuple):
         places: Iterable[WorkloadPlace],
         workloads: Mapping[str, Workload],
         question: Question,
+        parts: Mapping[WorkloadPlace, Sequence[PhasedRun]] | None = None,
     ) -> Self:
         """Copy the intervals of the problem of a question. The caller sees to it that nothing is learned meanwhile.
 
         places: of the application's workloads, the least recently run first: at each number of ranks the newest with
         intervals counts. The scale at which shares are measured is that of the question if it has run, else the
-        largest.
+        largest. parts: what the ranks of runs have done.
         """
         try:
-            scales, size = _scales(known, places, workloads, question)
+            found, size = _places(known, places, workloads, question)
         except (UnlocatedQuestion, _NoScale) as error:
             return cls(question.ranks, refusal=str(error))
+        scales = {ranks: workloads[place.workload] for ranks, place in found.items()}
         largest = max(scales)
         if question.ranks not in scales and question.ranks < largest:
             text = "intervals are predicted at scales that have run and at larger ones"
             text = f"{text}; {_listed(scales)} ranks have run, expected one of these or more than {largest:,}"
             return cls(question.ranks, refusal=text)
-        at = scales[question.ranks if question.ranks in scales else largest]
+        scale = question.ranks if question.ranks in scales else largest
+        at = scales[scale]
         seconds = at.seconds or 1.0
         shares = sorted(((model.seconds / seconds, class_id) for class_id, model in at.intervals.items()), reverse=True)
         some = [(class_id, share) for share, class_id in shares[:MAX_CLASSES] if share >= MIN_SHARE]
         classes = (
             IntervalClass(int(class_id), share, _samples(scales, class_id, question.ranks)) for class_id, share in some
         )
-        return cls(question.ranks, tuple(one for one in classes if one.samples), size=size)
+        runs = tuple((parts or {}).get(found[scale], ()))
+        return cls(question.ranks, tuple(one for one in classes if one.samples), size=size, runs=runs)
 
 
 class _NoScale(Exception):
     pass
 
 
-def _scales(
+def _places(
     known: Published, places: Iterable[WorkloadPlace], workloads: Mapping[str, Workload], question: Question
-) -> tuple[dict[int, Workload], str]:
+) -> tuple[dict[int, WorkloadPlace], str]:
     """Workloads with intervals of the problem in question, by ranks ascending, and the size along a series.
 
     Raises UnlocatedQuestion and _NoScale.
@@ -109,7 +115,7 @@ def _scales(
     if not found:
         raise _NoScale("no intervals with these parameters are known, expected parameters that have been run")
     # The last of each number of ranks is the newest.
-    newest = {place.ranks: workloads[place.workload] for place, _ in found}
+    newest = {place.ranks: place for place, _ in found}
     return {ranks: newest[ranks] for ranks in sorted(newest)}, series
 
 

@@ -120,8 +120,9 @@ class PredictPage:
             if question.intervals:
                 if self._learner is None:
                     raise BadQuestion("intervals is '1', expected 0: no intervals are learned here")
-                places = (place for place, _ in self._forecaster.history.scales(application))
-                history = IntervalHistory.of(known, places, self._learner.workloads, question)
+                scales = self._forecaster.history.scales(application)
+                places, parts = (place for place, _ in scales), self._forecaster.parts.of(scales)
+                history = IntervalHistory.of(known, places, self._learner.workloads, question, parts)
         with self._forecaster.library.gate.passing():
             return answer(known, question, tail) if history is None else answer_of_intervals(known, history, question)
 
@@ -146,9 +147,13 @@ class PredictPage:
             asked = None if request is None else request.asked(row)
         except ValueError as error:
             raise BadQuestion(f"asked is {error}, expected columns of the table works") from None
-        application, _ = find_application(self._forecaster.library.published, question)
-        label = self._forecaster.works.label(application, asked, learn=False)
+        application, known = find_application(self._forecaster.library.published, question)
+        works = self._forecaster.works
+        label = works.label(application, asked, learn=False)
         params = dict(with_work(tuple(question.params.items()), label, asked))
+        # Of numbers that do not matter, groups have the value of their first run only.
+        needless = works.varied(application, label) - known.space.followed(label) - question.params.keys()
+        params = {name: text for name, text in params.items() if name not in needless}
         return question._replace(app=application.app, cluster=application.cluster, params=params)
 
 

@@ -102,6 +102,16 @@ def test_a_number_that_runs_show_not_to_matter_is_no_size():
     assert space(*slow).sizes[""].names == ("n",)
 
 
+def test_seeds_that_begin_with_0_do_not_matter_either():
+    rows = [({"seed": str(s), "n": "100"}, p, 100 / p * (1 + 0.01 * (s % 2))) for s in range(6) for p in (1, 2, 4)]
+    known = space(*rows)
+    for params in ({"seed": "9", "n": "100"}, {"n": "100"}):
+        assert known.locate(params) == ProblemSize("lab/solver n=100", NO_SIZE)
+    # Inputs with numbers as names, one of them 0, are problems as before.
+    inputs = space(*[({"case": str(c)}, p, (100 if c else 180) / p) for c in range(6) for p in (1, 2, 4)])
+    assert inputs.locate({"case": "0"}).name == "lab/solver case=0"
+
+
 def test_a_scale_that_is_the_logarithm_of_a_size_is_found_by_the_times():
     rows = [
         ({"SC": str(s), "EF": str(e)}, p, 2.0**s * e / p) for s in (20, 21, 22, 24) for e in (8, 16) for p in (2, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -14,7 +15,7 @@ from barograph_modeler.forecasts.works import WorkIndex, with_work
 from barograph_modeler.recognition.request import Asked, Request
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.page import PredictPage
-from barograph_modeler.serving.question import Question
+from barograph_modeler.serving.question import ASKED_COLUMNS, Question
 from helpers.features import inline_features
 from helpers.works import Site, asked, digest
 
@@ -163,24 +164,37 @@ def test_a_job_is_asked_for_by_its_name():
             site.end(job)
             jobs.append(job["jobs"]["job"][0])
     known(site)
-    page = PredictPage(site.modeler.forecaster, inline_features())
-
-    def ask(query: str) -> tuple[str, dict[str, Any]]:
-        status: list[str] = []
-        body = b"".join(
-            page({"REQUEST_METHOD": "GET", "QUERY_STRING": query}, lambda line, _: status.append(line))  # type: ignore[arg-type, misc, return-value]
-        )
-        return status[0], json.loads(body)
-
-    status, said = ask(f"like={jobs[0]}")
+    status, said = ask(site, f"like={jobs[0]}")
     assert (status, said["ranks"], said["params"]) == ("200 OK", 2, {"input1": "1000"})
     assert said["expected_seconds"] == pytest.approx(2000 * 0.0025, rel=0.1)
-    assert ask(f"like={jobs[-1]}&param.input1=1000")[1]["expected_seconds"] == said["expected_seconds"]
-    assert ask("like=lab/none.0.0") == (
+    assert ask(site, f"like={jobs[-1]}&param.input1=1000")[1]["expected_seconds"] == said["expected_seconds"]
+    assert ask(site, "like=lab/none.0.0") == (
         "404 Not Found",
         {"error": "no job 'lab/none.0.0' is known, or it has no ranks"},
     )
-    assert ask(f"like={jobs[0]}&app=other")[0] == "400 Bad Request"
+    assert ask(site, f"like={jobs[0]}&app=other")[0] == "400 Bad Request"
+
+
+def ask(site: Site, query: str) -> tuple[str, dict[str, Any]]:
+    page, status = PredictPage(site.modeler.forecaster, inline_features()), list[str]()
+    body = b"".join(
+        page({"REQUEST_METHOD": "GET", "QUERY_STRING": query}, lambda line, _: status.append(line))  # type: ignore[arg-type, misc, return-value]
+    )
+    return status[0], json.loads(body)
+
+
+def test_a_seed_that_runs_of_one_group_have_differed_in_has_varied():
+    """Their group has the number of its first run."""
+    site = Site()
+    for seed in range(101, 111):
+        site.run(numbered(seed, "seed #"), intervals=4000)
+    assert len(known(site).params) == 1
+    row = {name: value for name, value in numbered(4711, "seed #").items() if value != ""}
+    fields = urlencode({f"asked.{name}": str(value) for name, value in row.items() if name in ASKED_COLUMNS})
+    status, said = ask(site, f"app=app&ranks=2&{fields}")
+    assert (status, said["refusal"]) == ("200 OK", None)
+    assert said["conditions"] == ["The machine and the program are as they were."]
+    assert said["upper_seconds"] < 1.2 * said["expected_seconds"]
 
 
 def recorded(name: str, seconds: int) -> Asked:

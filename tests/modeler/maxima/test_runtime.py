@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from barograph_modeler.maxima.runtime import p_value, runtime_band, runtime_limits
+from barograph_modeler.maxima.runtime import p_value, runtime_band, runtime_limits, runtime_scale
 
 
 def test_three_runs_give_the_band_of_the_textbook():
@@ -75,3 +75,41 @@ def test_one_run_allows_gross_statements_only_and_more_runs_finer_ones():
             next(one for one in ratios if p_value(one * band.expected, band.expected, band.upper, len(runs)) < 0.00125)
         )
     assert found == [1.62, 1.36, 1.27, 1.13]
+
+
+def reach(runs):
+    band = runtime_limits(runs)
+    assert band is not None
+    return math.log(band.upper / band.expected)
+
+
+def test_three_runs_that_differ_as_those_of_others_do_tell_more_than_one():
+    apart = math.exp(0.03)
+    assert reach([100 / apart, 100.0, 100 * apart]) < reach([100.0])
+    # Runs that differ by more have limits further apart, and nearer than without a prior.
+    wide = [93.0, 100.0, 107.0]
+    band = runtime_band(wide)
+    assert band is not None
+    assert reach([100.0]) < reach(wide) < 0.8 * math.log(band.upper / band.expected)
+    # By hand: (0.01 ** 2 + 2 s ** 2) / 3, t(3, 0.975) = 3.182446.
+    s = np.log(wide).std(ddof=1)
+    assert reach(wide) == pytest.approx(3.182446 * math.sqrt((0.0001 + 2 * s**2) / 3) * math.sqrt(4 / 3), rel=1e-6)
+
+
+def test_runs_that_agree_by_chance_leave_room_for_the_next_one():
+    assert reach([100.0] * 3) > 0.015
+    assert reach([100.0] * 30) < 0.005
+
+
+@pytest.mark.parametrize("runs", [[100.0], [100.0, 104.0], [100.0, 104.0, 101.0], [100.0, 104.0, 101.0, 90.0]])
+def test_the_spread_of_the_runs_is_read_from_their_limits(runs):
+    band = runtime_limits(runs)
+    assert band is not None
+    scale, freedom = runtime_scale(band.expected, band.upper, len(runs), prior=0.0)
+    logs = np.log(runs)
+    own = ((logs - logs.mean()) ** 2).sum()
+    # With a prior of 0.1 s and no spread: what is left are the runs' own squares.
+    starting = math.log1p(0.4 / band.expected) / 4
+    n = len(runs)
+    assert freedom == n + 3
+    assert scale == pytest.approx(math.sqrt((4 * starting**2 + own) / (n + 3)) * math.sqrt(1 + 1 / n), rel=1e-6)

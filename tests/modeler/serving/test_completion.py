@@ -139,3 +139,18 @@ def test_of_a_vague_prediction_no_speedup_is_derived():
     far = answer(known, Question("solver", 200))
     assert far["upper_seconds"] > 20 * far["lower_seconds"]
     assert far["speedup"] is None
+
+
+def test_a_number_that_was_given_and_does_not_matter_is_named_with_what_shows_it():
+    """Five runs that differ in their size alone took the same time: it may be a seed."""
+    place = WorkloadPlace("w", LAB, (), 4, 0)
+    sizes = (400, 800, 1600, 3200, 6400, 12800)
+    known = [(place._replace(workload=str(n), params=(("size", str(n)),)), [100.0 + n % 3]) for n in sizes]
+    published = publish(LAB, known, 0)
+    run = answer(published, Question("solver", 4, params={"size": "400"}))
+    values = "400, 800, 1600, 3200, 6400 and 1 other"
+    text = f"The runtime does not follow size, which was {values} in runs that took the same time"
+    assert run["conditions"][1:] == [f"{text}."]
+    never = answer(published, Question("solver", 4, params={"size": "25600"}))
+    assert never["conditions"][1:] == [f"{text}, and 25600 was never run."]
+    assert answer(published, Question("solver", 4))["conditions"][1:] == []

@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from barograph.cli import main as barograph
+from barograph.views.advice import sentences
+from barograph.views.words import span
 from barograph_collector.auth import http_access, keys
 from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -440,4 +442,7 @@ def test_the_only_scale_that_was_run_is_answered_from_its_runs():
     assert reply["lower_seconds"] < law(4) < reply["upper_seconds"] < reply["limit"]["seconds"]
     assert reply["basis"]["model"] == {"runs at this scale": 1.0}
     assert (reply["basis"]["runs"], reply["basis"]["scales"], reply["pays"]) == (2, 1, None)
+    shortest, longest = reply["basis"]["seconds"]
+    assert 0.9 * law(4) < shortest < longest < 1.1 * law(4)
+    assert f"This rests on 2 runs on as many ranks, which took {span(shortest)} to {span(longest)}." in sentences(reply)
     assert "was seen at 4 ranks only" in answer(known, Question("solver", 8, params=params))["refusal"]

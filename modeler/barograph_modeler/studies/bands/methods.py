@@ -14,7 +14,7 @@ from barograph_modeler.maxima.distribution import Gev
 from barograph_modeler.maxima.fits.bootstrap import pwm_replicas
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, fit_pwm
 from barograph_modeler.maxima.predictive import Predictive, SeriesLimits
-from barograph_modeler.maxima.runtime import runtime_band
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, runtime_band, runtime_limits
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.scaling import Projection, emmas, maximum_band, percentile_interval
 from barograph_modeler.maxima.trend import trend_band
@@ -119,6 +119,11 @@ METHODS: Final = (
         fit=_static,
         follow=lambda values: Predictive().learn(values),
         project=trend_band,
+    ),
+    BandMethod(
+        "runtimes",
+        "the limits of whole runs, from three on: Student's t of the logarithms, with a prior of their spread",
+        fit=lambda sample: runtime_limits(sample) if sample.size >= MINIMUM_RUNS and (sample > 0).all() else None,
     ),
     BandMethod(
         "barograph-live",
