@@ -15,7 +15,7 @@ from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.recognition.changes import ChangeWatch
 from barograph_modeler.recognition.early import EarlyRecognizer
 from barograph_modeler.recognition.edits import WorkEdit, apply, edits
-from barograph_modeler.recognition.family import Merge
+from barograph_modeler.recognition.family import Merge, RunTime
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
 from barograph_modeler.recognition.request import family_of
 from barograph_modeler.state.stateful import Stateful
@@ -136,7 +136,12 @@ class ModelerProcessor(Stateful):
             healthy = ended.verdict == "healthy"
             other_length = 0 if self.learner.is_as_long(ended.workload, ended.points) else ended.points
             merge = self.recognizer.end(
-                ended.job, healthy=healthy, other_length=other_length, is_like=self.learner.are_alike, now=now
+                ended.job,
+                healthy=healthy,
+                other_length=other_length,
+                is_like=self.learner.are_alike,
+                now=now,
+                time=RunTime.of(ended.runtime_seconds, ended.points),
             )
             outputs += self.changes.end(ended.job, ended.workload, ended.runtime_seconds, now)
             outputs += self._merge(merge, now)

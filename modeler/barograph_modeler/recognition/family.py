@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from barograph_agent.protocol.tables import MAX_NAME
 from barograph_modeler.pace.length import EQUAL, Length
@@ -38,6 +39,10 @@ APART: Final = 1.0
 """A run that is like two groups belongs to the nearer one if it is nearer by so many tolerances."""
 CLOSE: Final = 1.5
 """Groups that differ by fewer tolerances, and take the same time, are one; beyond, traffic may not matter."""
+HINT: Final = 0.5
+"""Tolerances by which runs must communicate differently for their times to count as other work."""
+PACE_SPREAD: Final = 0.03
+"""Standard deviation of the logarithm of the times of runs of like work, before any is known."""
 NAMED: Final = 3
 """Features named in a reason; further ones are counted."""
 
@@ -90,6 +95,8 @@ class Relevance:
         self.mattered: set[str] = set()
         self.spread = Spread()
         """Of what runs of like work communicate."""
+        self.pace = Spread(names=("time",), prior=PACE_SPREAD)
+        """Of how long they take."""
 
     def matters(self, features: Iterable[str]) -> frozenset[str]:
         """Those of the features that matter, as far as is known."""
@@ -152,11 +159,23 @@ def _limit(counts: Counter[str]) -> None:
         del counts[next(iter(counts))]
 
 
+class RunTime(NamedTuple):
+    """How long a run took that has ended, and its number of sync points."""
+
+    log_seconds: float
+    points: int
+
+    @classmethod
+    def of(cls, seconds: float, points: int) -> Self | None:
+        """None where the runtime is unknown."""
+        return cls(math.log(seconds), points) if 0 < seconds < math.inf else None
+
+
 class Group:
     """Runs of like work. requests: what was asked for, the latest last; empty for runs of which nothing is known."""
 
-    def __init__(self, name: str, spread: Spread | None = None) -> None:
-        """spread: of what runs of like work of this application communicate."""
+    def __init__(self, name: str, spread: Spread | None = None, pace: Spread | None = None) -> None:
+        """spread, pace: of what runs of like work of this application communicate, and of how long they take."""
         self.name = name
         self.requests: OrderedDict[Request, None] = OrderedDict()
         self.jobs: deque[str] = deque(maxlen=JOBS)
@@ -167,7 +186,9 @@ class Group:
         """Number of its healthy runs that have ended."""
         self.unproven = 0
         """Sync points of its only run, if that alone says that there is such work: then no run is compared with it."""
-        self._spread = Spread(spread)
+        self._spread, self._pace = Spread(spread), Spread(pace or Spread(names=("time",), prior=PACE_SPREAD))
+        self._times: deque[RunTime] = deque(maxlen=JOBS)
+        """Of the latest healthy runs."""
 
     def add(self, request: Request | None) -> None:
         """Add a run that asked for this."""
@@ -178,15 +199,20 @@ class Group:
         """The latest requests, newest first."""
         return list(self.requests)[: -COMPARED - 1 : -1]
 
-    def learn(self, signatures: Mapping[float, Signature]) -> None:
-        """Learn a healthy run that has ended: what it communicated, by when that was."""
+    def learn(self, signatures: Mapping[float, Signature], time: RunTime | None = None) -> None:
+        """Learn a healthy run that has ended: what it communicated, by when that was, and how long it took."""
         self.healthy += 1
+        if time is not None:
+            if (known := self._alike(time)) is not None:
+                self._pace.learn([known[0]], known[1])
+            self._times.append(time)
         for when, signature in signatures.items():
             self._pool(when, signature, 1.0)
 
     def unite(self, other: Group) -> None:
         """Learn the runs of another group, which do the same."""
         self.healthy += other.healthy
+        self._times.extend(other._times)
         for when, pooled in other.traffic.items():
             self._pool(when, pooled.total, pooled.runs)
 
@@ -196,6 +222,11 @@ class Group:
             self._spread.learn(ratios, known.runs)
         known.add(signature, runs)
 
+    def _alike(self, time: RunTime) -> tuple[float, int] | None:
+        """Logarithm of a time over the mean of those of runs of as many sync points, and their number."""
+        logs = [one.log_seconds for one in self._times if _are_equal(one.points, time.points)]
+        return (time.log_seconds - math.fsum(logs) / len(logs), len(logs)) if logs else None
+
     def difference(self, when: float, signature: Signature) -> Difference | None:
         """How a run differs by then from those of the group in what it communicates; None if that is unknown.
 
@@ -204,6 +235,18 @@ class Group:
         if (known := self.traffic.get(when)) is None or (ratios := signature.ratios(known.total)) is None:
             return None
         return self._spread.difference(ratios, known.runs)
+
+    def is_apart(self, other: Group, traffic: float) -> bool:
+        """Whether the runs of another group communicate and take otherwise: together by more than the tolerance.
+
+        Either may differ by chance, or by a disturbance. traffic: their `excess`.
+        """
+        pairs = [(known, one) for one in other._times if (known := self._alike(one)) is not None]
+        if not pairs or traffic <= HINT:
+            return False
+        apart = math.fsum(distance for (distance, _), _ in pairs) / len(pairs)
+        time = self._pace.difference([apart], pairs[0][0][1], len(pairs))
+        return math.hypot(traffic / (CLOSE if traffic > 1 else 1), time.excess) > 1
 
     def excess(self, other: Group) -> float:
         """How far the runs of another group are from those of this one, in tolerances; 0 if unknown."""
@@ -282,7 +325,7 @@ class Family:
 
         Else requests in a group have agreed when it was merged.
         """
-        group = self.groups.pop(name, None) or Group(name, self._relevance.spread)
+        group = self.groups.pop(name, None) or Group(name, self._relevance.spread, self._relevance.pace)
         self.groups[name] = group
         if job not in group.jobs:
             group.jobs.append(job)
@@ -394,6 +437,8 @@ class Family:
             if differ is None or "program" in differ or self._relevance.have_mattered(differ):
                 continue
             excess = group.excess(other)
+            if not differ and excess <= CLOSE and group.is_apart(other, excess):
+                continue
             if excess > 1 and (matters := self._relevance.matters({TRAFFIC})):
                 # That it does not matter is learned from runs which asked for the same.
                 if differ:
@@ -450,7 +495,7 @@ class Family:
         for values, requests in parts.items():
             part = self._named(label_of((name, values, salt)))
             for request in requests:
-                self.groups.setdefault(part, Group(part, self._relevance.spread)).add(request)
+                self.groups.setdefault(part, Group(part, self._relevance.spread, self._relevance.pace)).add(request)
                 self._requests[request] = part
         return [self._requests[requests[0]] for requests in parts.values()]
 

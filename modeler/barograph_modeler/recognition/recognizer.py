@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, UnknownWork
+from barograph_modeler.recognition.family import Decision, Family, How, Merge, Relevance, RunTime, UnknownWork
 from barograph_modeler.recognition.request import Asked, Request, family_of
 from barograph_modeler.recognition.signature import Signature, TrafficLook, looks, may_move
 from barograph_modeler.state import lru
@@ -289,12 +289,19 @@ class Recognizer(Stateful):
         return user if self._histories == "user" else str(row.get("account") or user)
 
     def end(
-        self, job: str, *, healthy: bool, other_length: int = 0, is_like: Callable[[str, str], bool], now: float
+        self,
+        job: str,
+        *,
+        healthy: bool,
+        other_length: int = 0,
+        is_like: Callable[[str, str], bool],
+        now: float,
+        time: RunTime | None = None,
     ) -> Merge | None:
         """Learn from a job that was learned, or, unless `healthy`, withheld; the merge of its group with another.
 
         other_length: its number of sync points, if those of its group had another one. is_like: whether the runs of two
-        groups do the same at the same pace.
+        groups do the same at the same pace. time: how long it took, None if unknown.
         """
         place = self._places.pop(job, None)
         signature = self._signatures.pop(job, {})
@@ -308,7 +315,7 @@ class Recognizer(Stateful):
                 decision = family.separate(job, place.group, place.request, signature, other_length)
                 self._write(job, family.name, decision, now)
             return None
-        family.groups[place.group].learn(signature)
+        family.groups[place.group].learn(signature, time)
         merge = family.merge(place.group, lambda other: is_like(place.group, other))
         if merge is not None:
             self._write_merge(family, merge, now)

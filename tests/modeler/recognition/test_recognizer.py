@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from typing import Any
 
@@ -18,10 +19,12 @@ from barograph_modeler.recognition.family import (
     TRAFFIC,
     Family,
     Relevance,
+    RunTime,
     UnknownWork,
 )
 from barograph_modeler.recognition.recognizer import WAIT_SECONDS
 from barograph_modeler.recognition.request import WORDS, Request, family_of
+from barograph_modeler.recognition.signature import ClassTotals, Signature
 from helpers.jobs import verdict
 from helpers.works import Site, asked, digest, new_modeler
 
@@ -672,3 +675,29 @@ def test_imported_and_watched_runs_are_not_merged_and_nothing_is_learned_of_what
     assert family.merge(watched, lambda _: True) is None
     assert family.merge(watched, lambda _: False) is None
     assert (relevance.agreed.total(), relevance.mattered) == (0, set())
+
+
+def sent(bytes_per_interval: float) -> dict[float, Signature]:
+    return {192.0: Signature({11: ClassTotals(192, 192 * 8, 192 * 4, 192 * bytes_per_interval)})}
+
+
+@pytest.mark.parametrize(
+    ("bytes_ratio", "time_ratio", "merged"),
+    [(1.03, 1.06, False), (1.03, 1.0, True), (1.0, 1.06, True), (1.0, 1.0, True)],
+    ids=["both", "traffic alone", "time alone", "neither"],
+)
+def test_groups_that_differ_a_little_in_what_they_send_and_in_their_time_are_not_merged(bytes_ratio, time_ratio, merged):
+    """Runs of each differ by a per cent in both. Of one request, all alike by the rules of traffic and pace alone."""
+    rng, relevance = random.Random(3), Relevance()
+    family, request = Family(FAMILY, relevance), request_of("a")
+    names = {"one": (1000.0, 100.0), "other": (1000.0 * bytes_ratio, 100.0 * time_ratio)}
+    for number in range(8):
+        for name, (amount, seconds) in names.items():
+            family.add(f"{name} {number}", name, request)
+            time = RunTime.of(seconds * math.exp(rng.gauss(0, 0.01)), 8000)
+            family.groups[name].learn(sent(amount * math.exp(rng.gauss(0, 0.01))), time)
+    assert (family.merge("other", lambda _: True) is not None) == merged
+
+
+def test_a_runtime_that_is_not_known_is_none():
+    assert RunTime.of(math.nan, 8000) is RunTime.of(0.0, 8000) is None
