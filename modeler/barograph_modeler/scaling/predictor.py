@@ -84,6 +84,9 @@ MAX_CALIBRATED: Final = 64
 """Latest problems by which weights and intervals are calibrated."""
 MAX_CALIBRATED_SIZES: Final = 2
 """Largest sizes of each of them."""
+FAR_LIMITS: Final = 5.0
+"""What a scale that was run once or twice took is at most so many times as uncertain as its runs alone would have it:
+other scales show that runs differ, and may be irregular for reasons of their own."""
 OTHERS: Final = 8
 """Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
@@ -293,7 +296,8 @@ class Predictor:
         return self.about_runs(problem, ranks, place, found)
 
     def about_runs(self, problem: str, ranks: float, size: Size, found: Prediction) -> Prediction:
-        """A prediction for a scale and size that was run: what is expected is what its runs took. The limits stay.
+        """A prediction for a scale and size that was run: what is expected is what its runs took. The limits stay, or are
+        FAR_LIMITS times as far as those about these runs alone, whichever are closer together.
 
         Unless the scale was left out, as its runs are far from the curve of the others.
         """
@@ -301,6 +305,10 @@ class Predictor:
         seconds = known.runs_at(ranks, size)
         if not seconds.size or known.outliers.get(size) == ranks:
             return found
+        own = from_runs(seconds, ranks)
+        own = own.distributed(own.logarithms.widened(FAR_LIMITS, FAR_LIMITS))
+        if own.upper_seconds * found.lower_seconds < found.upper_seconds * own.lower_seconds:
+            return own
         expected = math.exp(expected_log(np.log(seconds)))
         return replace(found, expected_seconds=min(max(expected, found.lower_seconds), found.upper_seconds))
 

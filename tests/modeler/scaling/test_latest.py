@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling.answer import Prediction, from_runs, latest_point
+from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, from_runs, latest_point
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
 
@@ -68,3 +68,19 @@ def test_a_scale_that_was_left_out_keeps_to_the_curve_of_the_others() -> None:
     assert isinstance(found, Prediction)
     assert any("left out" in one for one in found.warnings)
     assert found.expected_seconds == pytest.approx(12.5, rel=0.1)
+
+
+def test_two_runs_that_agree_are_not_hidden_by_other_scales_that_follow_no_law() -> None:
+    """The time falls, stays and grows fourfold: laws leave any time open on 4 ranks, where two runs took the same."""
+    runs = Runs.of([1, 1, 2, 2, 2, 4, 4], [2.26, 2.44, 3.13, 3.78, 1.64, 10.16, 10.63])
+    found = fit({"a": runs}).predict("a", 4)
+    assert isinstance(found, Prediction)
+    assert found.upper_seconds < 4 * found.lower_seconds
+    assert (found.runs, found.model) == (2, {OWN_RUNS: 1.0})
+    assert found.warnings == ("Only 2 runs at this scale: how they differ is an assumption.",)
+    assert found.time_limit(0.025) == pytest.approx(found.upper_seconds)
+    # Where laws are certain, their limits are what the scales around show.
+    smooth = Runs.of([1, 2, 4, 8], [100.0, 51.0, 26.0, 14.0])
+    lawful = fit({"a": smooth}).predict("a", 4)
+    assert isinstance(lawful, Prediction)
+    assert lawful.runs == 4
