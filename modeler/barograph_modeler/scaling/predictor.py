@@ -296,8 +296,8 @@ class Predictor:
         return self.about_runs(problem, ranks, place, found)
 
     def about_runs(self, problem: str, ranks: float, size: Size, found: Prediction) -> Prediction:
-        """A prediction for a scale and size that was run: what is expected is what its runs took. The limits stay, or are
-        FAR_LIMITS times as far as those about these runs alone, whichever are closer together.
+        """A prediction for a scale and size that was run: what is expected is what its runs took. The limits stay, or
+        are FAR_LIMITS times as far as those about these runs alone, whichever are closer together.
 
         Unless the scale was left out, as its runs are far from the curve of the others.
         """
