@@ -686,7 +686,9 @@ def sent(bytes_per_interval: float) -> dict[float, Signature]:
     [(1.03, 1.06, False), (1.03, 1.0, True), (1.0, 1.06, True), (1.0, 1.0, True)],
     ids=["both", "traffic alone", "time alone", "neither"],
 )
-def test_groups_that_differ_a_little_in_what_they_send_and_in_their_time_are_not_merged(bytes_ratio, time_ratio, merged):
+def test_groups_that_differ_a_little_in_what_they_send_and_in_their_time_are_not_merged(
+    bytes_ratio, time_ratio, merged
+):
     """Runs of each differ by a per cent in both. Of one request, all alike by the rules of traffic and pace alone."""
     rng, relevance = random.Random(3), Relevance()
     family, request = Family(FAMILY, relevance), request_of("a")
