@@ -57,7 +57,7 @@ class Spread:
         self, parent: Spread | None = None, names: Sequence[str] = QUANTITIES, prior: float = PRIOR_SPREAD
     ) -> None:
         self._parent = parent
-        self._names = names if parent is None else parent._names
+        self._names: Sequence[str] = names if parent is None else parent._names
         self._prior = prior
         self._runs = 0.0
         self._squares = [0.0] * len(self._names)
