@@ -71,8 +71,12 @@ class ViewContext:
         if answer is None or answer["refusal"] is None or not answer["others"]:
             return answer, error
         most = max(answer["others"], key=lambda one: one["runs"])
-        found, _ = self.predict({**params, **most["values"]}, **fields) if most["values"] else (None, "")
-        if found is None or found["refusal"] is not None:
+        if not most["values"]:
+            return answer, error
+        found, failed = self.predict({**params, **most["values"]}, **fields)
+        if found is None:
+            return None, failed
+        if found["refusal"] is not None:
             return answer, error
         found["warnings"] = [
             *found["warnings"],

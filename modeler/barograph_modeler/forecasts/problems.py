@@ -12,6 +12,7 @@ from barograph_modeler.forecasts.lengths.law import LengthLaw, OtherLength, othe
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.sizes import SizeSpace, is_layout_relevant, is_number
 from barograph_modeler.forecasts.works import WORK
+from barograph_modeler.recognition.request import UNKNOWN
 from barograph_modeler.scaling.answer import Prediction, Refusal
 
 NO_SIZE: Final = (1.0,)
@@ -48,13 +49,15 @@ class ProblemSize(NamedTuple):
 @dataclass(frozen=True)
 class ProblemSpace:
     """sizes: for each work, by its label, which numbers make up sizes. lengths: which is the length of its runs. names:
-    the parameters that its runs have had. layouts: works whose runtimes follow the ranks per node."""
+    the parameters that its runs have had. layouts: works whose runtimes follow the ranks per node. usual: the only work
+    of which something is known, if most scales are of it; empty otherwise."""
 
     application: Application
     sizes: Mapping[str, SizeSpace]
     lengths: Mapping[str, LengthLaw] = field(default_factory=dict)
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     layouts: frozenset[str] = frozenset()
+    usual: str = ""
 
     @classmethod
     def of(
@@ -78,7 +81,10 @@ class ProblemSpace:
         names = {
             label: frozenset(name for place, _ in some for name, _ in place.params) for label, some in works.items()
         }
-        return cls(application, sizes, laws, names, layouts)
+        known_works = [label for label in works if label not in ("", UNKNOWN)]
+        is_usual = len(known_works) == 1 < len(works) and 2 * len(works[known_works[0]]) > len(known)
+        usual = known_works[0] if is_usual else ""
+        return cls(application, sizes, laws, names, layouts, usual)
 
     def locate(self, params: Mapping[str, str]) -> ProblemSize:
         """The problem and size of a run or a question.
@@ -156,10 +162,12 @@ class ProblemSpace:
         return set() if space is None else set(space.names)
 
     def with_work(self, params: Mapping[str, str]) -> Mapping[str, str]:
-        """Parameters with the label of the only work. Raises UnlocatedQuestion where there are several and none is
-        named."""
+        """Parameters with the label of the only work of which something is known. Raises UnlocatedQuestion where there
+        are several and none is named."""
         if WORK in params or ("" in self.sizes and len(self.sizes) == 1):
             return params
+        if self.usual:
+            return {**params, WORK: self.usual}
         if len(self.sizes) > 1:
             raise UnlocatedQuestion(f"{len(self.sizes)} works have been run and none was named, expected one")
         return {**params, WORK: next(iter(self.sizes))}

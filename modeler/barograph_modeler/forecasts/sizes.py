@@ -219,7 +219,7 @@ def _relevant(given: list[str], found: list[str], known: Sequence[tuple[Workload
     data = _Regression([*given, *found], known)
     if data.ranks.size < 2:
         return []
-    found = [name for name in found if name not in _grid(found, data)]
+    found = [name for name in found if name not in _grid(found, data) and not _is_given(name, given, data)]
     for name in list(found):
         kept = {one: data.columns[one] for one in (*given, *found)}
         without = {one: column for one, column in kept.items() if one != name}
@@ -228,6 +228,15 @@ def _relevant(given: list[str], found: list[str], known: Sequence[tuple[Workload
         if not follows and not _grows(data.columns[name], np.log(data.ranks)):
             found.remove(name)
     return found
+
+
+def _is_given(name: str, given: Sequence[str], data: _Regression) -> bool:
+    """Whether a number that was found is a power of those that were given, times a constant: they have told it."""
+    if not given or np.ptp(data.columns[name]) == 0:
+        return False
+    x = np.column_stack([np.ones(data.ranks.size), *(data.columns[one] for one in given)])
+    fitted, *_ = np.linalg.lstsq(x, data.columns[name], rcond=None)
+    return bool(np.abs(x @ fitted - data.columns[name]).max() < ON_LINE)
 
 
 def _grid(found: Sequence[str], data: _Regression) -> set[str]:

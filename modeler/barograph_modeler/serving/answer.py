@@ -12,6 +12,7 @@ from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.forecasts.history import PER_NODE, Application, ranks_per_node
 from barograph_modeler.forecasts.library import Published
 from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
+from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
@@ -63,7 +64,7 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
         "params": known.space.relevant(query.given.params),
         "ranks": question.ranks,
         "nodes": question.nodes,
-        "refusal": prediction.reason if isinstance(prediction, Refusal) else None,
+        "refusal": query.refused(prediction) if isinstance(prediction, Refusal) else None,
         "others": query.others(),
         "series": query.series(),
     }
@@ -90,6 +91,7 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
                 *prediction.conditions,
                 *query.given.conditions,
                 *unfollowed(known, query.given.params),
+                *query.left_out(),
                 *query.growth(),
             ],
             "warnings": [*query.given.doubts, *prediction.warnings],
@@ -173,12 +175,22 @@ class _ProblemQuery:
         nodes = self._question.nodes
         return None if nodes is None else max(1, round(ranks * nodes / self._question.ranks))
 
+    def refused(self, refusal: Refusal) -> str:
+        """The reason, and which parameters of the question were never run."""
+        return ". ".join([refusal.reason, *(doubt.removesuffix(".") for doubt in self.given.doubts)])
+
     def seconds_of(self, prediction: Prediction) -> list[float] | None:
         """The shortest and the longest of the runs of the scale in question, where the prediction is from these."""
         if OWN_RUNS not in prediction.model or self._place.length is not None or self._runs is None:
             return None
         seconds = self._runs.seconds[self._runs.ranks == self._question.ranks]
         return [float(seconds.min()), float(seconds.max())]
+
+    def left_out(self) -> list[str]:
+        """Whether the answer is about the only work of which something is known, and there are runs of others."""
+        if not self._known.space.usual or WORK in self._question.params:
+            return []
+        return ["Runs of which it is not known what they asked for are left out."]
 
     def growth(self) -> list[str]:
         """If no size was asked for and the prediction goes along a series, the size that it has there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barograph_modeler.forecasts.library import Published
@@ -42,7 +42,7 @@ def answer_of_intervals(known: Published, history: IntervalHistory, question: Qu
         "level": LEVEL,
         "refusal": refusal,
         "intervals": rows,
-        "conditions": [*(_conditions(history) if is_trend else ()), *_growth(history)],
+        "conditions": [*(_conditions(history, rows) if is_trend else ()), *_growth(history)],
         "others": [] if refusal is None else similar_params(known, known.space.relevant(question.params)),
     }
 
@@ -71,12 +71,12 @@ def _row(one: IntervalClass, history: IntervalHistory, nodes: int | None) -> dic
     }
 
 
-def _conditions(history: IntervalHistory) -> Iterable[str]:
+def _conditions(history: IntervalHistory, rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     """What is assumed of a scale that has not run."""
     yield TREND
-    if any(len(one.samples) == 1 for one in history.classes):
+    if any(len(row["from_ranks"]) == 1 for row in rows):
         yield PRIOR
-    ratio = history.ranks / max(max(one.samples) for one in history.classes)
+    ratio = history.ranks / max(max(row["from_ranks"]) for row in rows)
     if ratio > MAX_TESTED_RATIO:
         times = f"{float(f'{ratio:.3g}'):,.15g}"
         yield f"It holds for {times} times the ranks, where it was tested for {MAX_TESTED_RATIO} times."

@@ -212,3 +212,31 @@ def test_imported_runs_of_one_job_name_are_one_work_whatever_they_requested_and_
     labels = [works.label(APP, recorded(name, limit)) for name, limit in (("wing-8", 60), ("wing-16", 30))]
     assert labels[0] == labels[1] != ""
     assert works.label(APP, recorded("rotor-8", 60)) not in labels
+
+
+def test_a_run_that_ended_before_it_was_asked_is_no_work_to_choose_from():
+    """Of a run of half a second nothing may be known: of others of the application it is."""
+    site = Site()
+    ended = asked([], executable="", inputs="", numbers="", reason="process: it has ended")
+    site.run(ended, intervals=200)
+    for cells in (1000, 2000):
+        for ranks in (2, 4):
+            site.simulation.ranks, site.simulation.workload = ranks, f"lab/app@{ranks}x1"
+            site.run(numbered(cells), intervals=cells * 4 // ranks)
+    found = known(site)
+    assert len(found.space.sizes) == 2
+    said = answer(found, Question("app", 4, params={"input1": "4000"}))
+    assert said["refusal"] is None
+    assert said["params"]["input1"] == "4000"
+    assert said["conditions"][-1] == "Runs of which it is not known what they asked for are left out."
+    # Where most scales are of unknown work, it is asked for.
+    half = publish(APP, [(place(2, input1="1000", work="a1"), [1.0]), (place(4), [1.0]), (place(8), [1.0])], 0)
+    assert "2 works have been run" in answer(half, Question("app", 2))["refusal"]
+
+
+def test_a_number_that_is_given_too_need_not_be_found():
+    """`--param N=8` beside 8000 on the command line."""
+    runs = [(place(p, N=str(p), word1=str(1000 * p), word2=str(7 * p % 5 + 1)), [100.0]) for p in (1, 2, 4, 8)]
+    published = publish(APP, runs, 0)
+    assert SizeSpace.of([(one, seconds[0]) for one, seconds in runs]).names == ("N",)
+    assert answer(published, Question("app", 16, params={"N": "16"}))["expected_seconds"] == pytest.approx(100, rel=0.1)

@@ -154,3 +154,11 @@ def test_a_number_that_was_given_and_does_not_matter_is_named_with_what_shows_it
     never = answer(published, Question("solver", 4, params={"size": "25600"}))
     assert never["conditions"][1:] == [f"{text}, and 25600 was never run."]
     assert answer(published, Question("solver", 4))["conditions"][1:] == []
+
+
+def test_a_refusal_names_a_parameter_that_no_run_has_had():
+    refused = said(MESHES[:1], mesh="fine", order="high", dt="1")["refusal"]
+    assert refused == (
+        "lab/solver dt=1 mesh=fine order=high was never seen, and 1 other problem of the application near 8 ranks,"
+        " expected 3. No run with a parameter dt is known"
+    )
