@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from barograph_modeler.forecasts.history import PER_NODE, WorkloadPlace
-from barograph_modeler.forecasts.works import FOUND
+from barograph_modeler.forecasts.works import FOUND, THREADS
 from barograph_modeler.maxima.sample import Floats
 
 MAX_NUMBERS: Final = 8
@@ -224,10 +224,17 @@ def _relevant(given: list[str], found: list[str], known: Sequence[tuple[Workload
         kept = {one: data.columns[one] for one in (*given, *found)}
         without = {one: column for one, column in kept.items() if one != name}
         enough = data.ranks.size * NOISE**2
-        follows = data.line(without)[1] > WORSE * data.line(kept)[1] + enough
+        slopes, squares = data.line(kept)
+        follows = data.line(without)[1] > WORSE * squares + enough and _is_plausible(name, slopes[name], data)
         if not follows and not _grows(data.columns[name], np.log(data.ranks)):
             found.remove(name)
     return found
+
+
+def _is_plausible(name: str, slope: float, data: _Regression) -> bool:
+    """Whether a runtime may grow with this power of a number, or fall: the first runs of a program are often longer,
+    whatever the seeds of the next ones are."""
+    return slope > 0 or name == THREADS or (slope > -MAX_EXPONENT and data.ranks.size >= MIN_COMPARED)
 
 
 def _is_given(name: str, given: Sequence[str], data: _Regression) -> bool:

@@ -15,7 +15,8 @@ APPLICATIONS: Final = 10_000
 WORK: Final = "work"
 """The parameter that holds the label of the work."""
 VARIED: Final = ""
-FOUND: Final = re.compile(r"((word|input)\d+|stdin)(\.\d+)?|threads")
+THREADS: Final = "threads"
+FOUND: Final = re.compile(rf"((word|input)\d+|stdin)(\.\d+)?|{THREADS}")
 """Names of numbers that were found in what a run asked for."""
 
 

@@ -9,6 +9,7 @@ from barograph_modeler.forecasts.history import PER_NODE
 from barograph_modeler.forecasts.library import KnownParams, Published
 from barograph_modeler.forecasts.problems import UnlocatedQuestion
 from barograph_modeler.forecasts.sizes import is_number
+from barograph_modeler.forecasts.works import FOUND, WORK
 
 MAX_LISTED: Final = 5
 """Parameters or values that a text names, and sets of parameters that an answer offers to choose from."""
@@ -90,6 +91,10 @@ def similar_params(known: Published, params: Params) -> list[dict[str, Any]]:
 def _doubts(known: Sequence[KnownParams], words: Params) -> Iterator[str]:
     """Which of the words never occurred, or that they did not together."""
     never = 0
+    if WORK in words and all(one.values.get(WORK) != words[WORK] for one in known):
+        never += 1
+        yield "What it asks for differs from that of all runs in more than numbers."
+        words = {name: text for name, text in words.items() if name != WORK and not FOUND.fullmatch(name)}
     for name, text in words.items():
         values = list(dict.fromkeys(one.values[name] for one in reversed(known) if name in one.values))
         if not values:
