@@ -96,16 +96,6 @@ MIN_PAUSES: Final = 2
 """Such pauses, from which on its loop is a part of another one, if they take more than MAX_PAUSE_TIME."""
 MAX_PAUSE_TIME: Final = 0.4
 """The same as a share of the time: of two loops that take turns, each is interrupted."""
-MIN_ROUNDS: Final = 2
-"""Complete rounds of iterations between collectives, from which on it is clear that these are rarer."""
-MIN_RATIO: Final = 2.0
-"""Iterations for each collective, from which on they are many."""
-MIN_IN_ROUNDS: Final = 0.85
-"""Share of the iterations that are in rounds of more than MIN_ITERATIONS: another solver may come first."""
-MIN_REGULAR: Final = 0.5
-"""Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
-MIN_REPEATED: Final = 0.3
-"""Share of the calls that come in most iterations exactly so."""
 MAX_BREAK: Final = 10.0
 """Calls between two occurrences of an anchor, in multiples of the usual number, from which on its loop begins anew."""
 
@@ -243,61 +233,6 @@ def _last_begin(at: Integers) -> int:
     gaps = np.diff(at)
     breaks = np.flatnonzero(gaps > MAX_BREAK * np.median(gaps)) if len(gaps) else gaps
     return int(breaks[-1]) + 1 if len(breaks) else 0
-
-
-def rounds(times: Integers, points: Integers) -> Integers:
-    """How many of these times there are between two points, where there are any."""
-    numbers, counts = np.unique(np.searchsorted(points, times), return_counts=True)
-    return np.asarray(counts[(numbers > 0) & (numbers < len(points))], np.int64)
-
-
-def outnumber(times: Integers, points: Integers) -> bool:
-    """Whether iterations that end at these times are many between collectives of all ranks, and alike in length.
-
-    times, points: nanoseconds, ascending. Then the collectives are no ends of iterations: a program prints each tenth
-    step. The passes of a solver through coarser and coarser grids are no iterations, nor are messages of several fields
-    one after the other. It may be so of all rounds between collectives, or of the newest: the loop has begun with them.
-    """
-    numbers = np.searchsorted(points, times)
-    found = np.unique(numbers[(numbers > 0) & (numbers < len(points))])
-    if len(found) < MIN_ROUNDS:
-        return False
-    newest = [found[-max(int(share * len(found)), MIN_ROUNDS)] for share in SHARES]
-    return any(_are_many(times[numbers >= first], numbers[numbers >= first], len(points)) for first in newest)
-
-
-def _are_many(times: Integers, numbers: Integers, end: int) -> bool:
-    """The same of all. numbers: collectives before each. end: all of these."""
-    inner, seconds = numbers[1:] == numbers[:-1], np.diff(times)
-    counts = np.unique(numbers[(numbers > 0) & (numbers < end)], return_counts=True)[1]
-    if len(times) < MIN_RATIO * (numbers[-1] - numbers[0]):
-        return False
-    if counts[counts > MIN_ITERATIONS].sum() < MIN_IN_ROUNDS * counts.sum():
-        return False
-    if seconds[~inner].sum() > MAX_PAUSE_TIME * seconds.sum():
-        return False
-    return bool(np.median(seconds[inner]) >= MIN_REGULAR * seconds[inner].mean())
-
-
-def repeats(calls: Records, anchor: Anchor) -> bool:
-    """Whether iterations consist of the same calls, with the same ranks and tags, as far as these are known.
-
-    Those of a sweep through a grid do not: each has messages for some directions.
-    """
-    at = occurrences(calls, anchor)
-    at = at[len(at) // 2 :]
-    if len(at) < 2:
-        return False
-    segment = np.repeat(np.arange(len(at) - 1), np.diff(at))
-    inner = calls[at[0] : at[-1]]
-    exact = inner["site"].astype(np.int64) << 24 | inner["op"].astype(np.int64) << 16 | inner["detail"]
-    of_ranks = inner["detail"] > 0
-    if not of_ranks.any():
-        return True
-    keys, which, counts = np.unique(exact[of_ranks], return_inverse=True, return_counts=True)
-    pairs = np.unique(which * len(at) + segment[of_ranks])
-    presence = np.bincount(pairs // len(at), minlength=len(keys)) / (len(at) - 1)
-    return bool(counts[presence >= RARE].sum() >= MIN_REPEATED * len(which))
 
 
 def lasts(calls: Records, anchor: Anchor) -> bool:

@@ -22,7 +22,6 @@ State is in memory only. A sidecar that continues after one that was killed find
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import Final
 
 import numpy as np
@@ -31,49 +30,27 @@ import numpy.typing as npt
 from barograph_agent.reduce.anchors import (
     MAX_CALLS,
     MAX_EVERY,
-    MIN_ITERATIONS,
-    MIN_ROUNDS,
     Anchor,
     find,
     is_inner,
     lasts,
     loops,
     occurrences,
-    outnumber,
-    repeats,
-    rounds,
 )
+from barograph_agent.reduce.collectives import MAX_HELD, MAX_POINTS, MAX_QUIET_SECONDS, Collectives, repeats
+from barograph_agent.reduce.window import Window
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
 FLOWS: Final = 3
 """Steps in a row with a collective of all ranks, from which on calls are not written until there is one without."""
 SLOW_CALLS: Final = 40_000.0
 """Calls per second of which writing takes 0.1 % of a core: those of a rank whose intervals are told are written on."""
-MIN_QUIET_SECONDS: Final = 2.0
-"""The same from which on an anchor is sought."""
-QUIET_GAPS: Final = 4.0
-"""The same as a multiple of the median time between the last GAPS collectives: rare ones are intervals too."""
-GAPS: Final = 3
 TRIAL_SECONDS: Final = 10.0
 """Time without a collective after which iterations are told."""
-MAX_QUIET_SECONDS: Final = 30.0
-"""Limit on that time. Collectives that are farther apart leave iterations between them."""
 MAX_HISTORY: Final = 2**18
 """Calls that are remembered, 4 MB, of a rank whose intervals are told; of others MAX_CALLS."""
 FIND_SECONDS: Final = 0.5
 """Least time between two searches; doubled by each that finds nothing, up to MAX_QUIET_SECONDS."""
-MIN_CALLS: Final = 2.0
-"""Calls for each collective, from which on there may be iterations between them."""
-WEIGH_SECONDS: Final = 1.0
-"""How long after iterations were compared with collectives, in vain, they are again; doubled by each time."""
-MAX_WEIGH_SECONDS: Final = 8.0
-"""Limit on that."""
-MAX_REST_SECONDS: Final = 300.0
-"""The same where an anchor was sought in vain, which takes 10 ms, of a rank whose intervals are not told: of many."""
-MAX_POINTS: Final = 4096
-"""Collectives that are remembered at least."""
-MAX_HELD: Final = 1 / 8
-"""Collectives that are held back, as a share of their table."""
 MAX_CALLS_FILLED: Final = 1 / 4
 """Calls since the last look, as a share of their table, from which on the next look is sooner."""
 MAX_PENDING_SECONDS: Final = 10.0
@@ -92,6 +69,9 @@ MIN_DISTANCE_SECONDS: Final = 50e-6
 MAX_RECORD_RATE: Final = 250_000.0
 """Records or comparisons of an anchor per second that take 1 % of a core. Beyond it there are no iterations."""
 
+NONE: Final = np.empty(0, CALL)
+"""Calls where none were read."""
+
 Times = npt.NDArray[np.float64]
 
 
@@ -101,15 +81,11 @@ class Loop:
     def __init__(self, ring: Ring, *, recalls: bool = True) -> None:
         """recalls: whether iterations before the anchor was named are of use, for which calls are remembered."""
         self.ring = ring
-        self._most = MAX_HISTORY if recalls else MAX_CALLS
         self._recalls = recalls
-        self._longest_rest = MAX_WEIGH_SECONDS if recalls else MAX_REST_SECONDS
-        self._head = 0
-        self._gaps: deque[float] = deque(maxlen=GAPS)
-        self._flows = 0
-        self._calls: deque[Records] = deque()
+        self._collectives = Collectives(ring, recalls=recalls)
+        self._calls = Window(MAX_HISTORY if recalls else MAX_CALLS, CALL)
         self._position = 0
-        self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = math.nan
+        self._stepped_at = self._searched_at = self._rests_until = self._came_at = math.nan
         self._called_at = math.nan
         self._pause = FIND_SECONDS
         self._iterations, self._compared, self._dropped, self._longest = 0, 0, 0, 0.0
@@ -119,11 +95,6 @@ class Loop:
         self._is_slow = True
         self._recalled = np.empty(0, RECORD)
         self._discarded: int | None = None
-        self._points: deque[npt.NDArray[np.int64]] = deque()
-        self._calls_since = 0
-        self._calls_each: deque[float] = deque(maxlen=MIN_ROUNDS)
-        self._weighs_from, self._rest = -math.inf, WEIGH_SECONDS
-        self._collectives_since: float | None = None
         self._held_since = math.nan
         self._named: Anchor | None = None
         self._named_from = 0
@@ -147,7 +118,7 @@ class Loop:
     @property
     def holds(self) -> bool:
         """Whether no collective may be read: there may be iterations before it that are not known yet."""
-        return self._collectives_since is not None or self._held_from is not None
+        return self._collectives.held_since is not None or self._held_from is not None
 
     @property
     def fills(self) -> bool:
@@ -169,23 +140,23 @@ class Loop:
         if not self.ring.call_capacity:
             return np.empty(0, RECORD)
         if math.isnan(self._stepped_at):
-            self._stepped_at = self._changed_at = self._searched_at = self._rests_until = self._came_at = now
-            self._head, self._compared = self.ring.head, self.ring.compared
+            self._stepped_at = self._searched_at = self._rests_until = self._came_at = now
+            self._compared = self.ring.compared
             self._iterations, self._dropped = self.ring.iteration_head, self.ring.iterations_dropped
             self._named_from = self._iterations
-            self._note_points(0)
+            self._collectives.look(now)
+            self._note(NONE)
         if final or self.ring.finalized:
             self._finish(now, after_ns)
             return self._release()
         passed, self._stepped_at, self.has_searched = now - self._stepped_at, now, False
-        before = self._head
-        quiet = self._quiet(now)
+        quiet = self._collectives.look(now)
         self._watch(now, passed)
         if self._want.calls:
             self._read_calls(now, passed)
         else:
             self._called_at = now  # calls that are not written may come
-        self._note_points(before)
+            self._note(NONE)
         self._recall(after_ns)
         if self._is_replaced:
             self._is_replaced = False
@@ -197,22 +168,22 @@ class Loop:
 
     def _decide(self, now: float, after_ns: int, quiet: float, *, may_search: bool) -> None:
         """Ask for what is needed."""
-        self.absorbs = self.absorbs and self._want.op != 0 and not self._seeks(now) and not self._is_crowded(0.5)
+        self.absorbs = self.absorbs and not (self._seeks(now) or self._collectives.are_crowded(0.5))
         self._weigh(now, may_search=may_search)
-        if self._want.op and not self.absorbs and self._has_regular_collectives():
+        if self._want.op and not self.absorbs and self._collectives.are_regular:
             if self._repeats and not self._seeks(now) and self._outnumber():
                 self.absorbs = True
             else:
                 self._ask(Want(generation=self._want.generation))
                 self._discard()
-        elif self._flows >= FLOWS and not self._want.op and not self.holds and not (self._recalls and self._is_slow):
+        elif not (self._want.op or self.holds) and self._collectives.flows >= FLOWS and not self._is_written_on:
             self._rest_from_calls(now)
         elif not self.is_too_fast and not self._awaits and self._is_missed(now):
             if (
                 may_search
                 and self._held_from is None
                 and self._seeks(now)
-                and (quiet >= self._limit() or self._calls_since > MAX_HISTORY / 2)
+                and (quiet >= self._collectives.limit or self._collectives.calls_since > MAX_HISTORY / 2)
                 and now - self._searched_at >= self._pause
             ):
                 self._search(now, after_ns, may_return=not self._want.op and quiet < TRIAL_SECONDS)
@@ -220,15 +191,20 @@ class Loop:
                 self._forget()
                 self._ask(self._want._replace(calls=True))
 
+    @property
+    def _is_written_on(self) -> bool:
+        """Whether calls are written though collectives come: those of a rank whose intervals are told, if they are few."""
+        return self._recalls and self._is_slow
+
     def _rest_from_calls(self, now: float) -> None:
-        """While collectives come, calls are written now and then only, unless they are few."""
+        """While collectives come, calls are written now and then only."""
         if self._want.calls:
             self._ask(Want(generation=self._want.generation))
             self._forget()
-            if now >= self._weighs_from:
-                self._rest_from(now)
-        elif now >= self._weighs_from:
-            self._flows = 0
+            if not self._collectives.rests(now):
+                self._collectives.rest(now)
+        elif not self._collectives.rests(now):
+            self._collectives.flows = 0
             self._ask(self._want._replace(calls=True))
 
     def _is_decided(self, now: float, quiet: float, *, may_search: bool) -> bool:
@@ -240,79 +216,43 @@ class Loop:
         if not self._is_trial or self._seeks(now):
             return True
         filled = (self.ring.iteration_head - self._held_from) / self.ring.iteration_capacity
-        if filled > 0.5 or self._is_crowded(MAX_HELD):
+        if filled > 0.5 or self._collectives.are_crowded(MAX_HELD):
             return not (may_search and self._has_all and self._finds_better(now))
         return quiet >= TRIAL_SECONDS and not (self._has_all and self._is_doubtful(now, quiet, may_search=may_search))
 
-    def _note_points(self, before: int) -> None:
-        """Remember when collectives since this number have ended, while that may be compared with iterations."""
-        if not (self._want.calls or self._want.op):
-            return
-        head = self._head
-        first = max(before, head - MAX_POINTS, self.ring.tail)
-        if head > before:
-            self._calls_each.append(self._calls_since / (head - before))
-            self._calls_since = 0
-        if head > first:
-            self._points.append(self.ring.records(first, head)["exit_ns"].astype(np.int64))
-        while len(self._points) > 1 and sum(map(len, self._points)) - len(self._points[0]) >= MAX_POINTS:
-            self._points.popleft()
-
-    def _ends(self) -> npt.NDArray[np.int64]:
-        return np.concatenate(self._points) if self._points else np.empty(0, np.int64)
+    def _note(self, calls: Records, made: int = 0) -> None:
+        """Count calls between collectives, while these may be compared with iterations."""
+        remembers = self._want.calls or self._want.op != 0
+        self._collectives.add(calls["exit_ns"].astype(np.int64), made, remembers=remembers)
 
     def _weigh(self, now: float, *, may_search: bool) -> None:
         """While there is no anchor, find one whose iterations outnumber the collectives. Those are held back then."""
-        if self._want.op or not self._want.calls or now < self._weighs_from or not self._points or self.is_too_fast:
-            self._collectives_since = None
-            return
-        if max(self._calls_each, default=0.0) <= MIN_CALLS and self._calls_since <= MIN_ITERATIONS:
-            self._collectives_since = None
-            return
-        calls = self._newest()
-        complete = self._rounds(calls)
-        likely = (complete[-1] if len(complete) else len(calls)) > MIN_ITERATIONS
-        since = now if self._collectives_since is None else self._collectives_since
-        if not likely and self._recalls:
-            self._collectives_since = None  # what is told first is not told again: the next round may be one
-        elif not likely or now - since > MAX_QUIET_SECONDS or self._is_crowded(MAX_HELD):
-            self._rest_from(now)
-        elif len(complete) < MIN_ROUNDS or complete.min() <= MIN_ITERATIONS or not may_search:
-            self._collectives_since = since
-        else:
+        collectives = self._collectives
+        if self._want.op or not self._want.calls or self.is_too_fast:
+            collectives.held_since = None
+        elif collectives.weigh(now, len(self._calls), may_search=may_search):
             self.has_searched = True
+            calls = self._calls.newest(MAX_CALLS)
             anchor = find(calls)
             if anchor is None or not self._outnumbers(calls, anchor):
-                self._rest_from(now, searched=True)
+                collectives.rest(now, searched=True)
                 return
-            self._held_since = since
+            self._held_since = now if collectives.held_since is None else collectives.held_since
             self._name(anchor, calls, now, is_trial=True)
-            self._collectives_since, self.absorbs, self._rest = None, True, WEIGH_SECONDS
-
-    def _rounds(self, calls: Records) -> npt.NDArray[np.int64]:
-        """How many calls there are in each of the last rounds between two collectives, at most MIN_ROUNDS."""
-        return rounds(calls["exit_ns"].astype(np.int64), self._ends())[-MIN_ROUNDS:]
-
-    def _is_crowded(self, share: float) -> bool:
-        """Whether unread collectives, or those that are not durable yet, take this share of their table."""
-        return self.ring.head - self.ring.tail > share * self.ring.capacity
-
-    def _rest_from(self, now: float, *, searched: bool = False) -> None:
-        self._collectives_since, self._weighs_from = None, now + self._rest
-        if searched or self._rest < MAX_WEIGH_SECONDS:
-            self._rest = min(2 * self._rest, self._longest_rest)
+            collectives.rest_shortly()
+            self.absorbs = True
 
     def _outnumbers(self, calls: Records, anchor: Anchor) -> bool:
         """Whether there are many iterations between collectives, by calls."""
         if is_inner(calls, anchor) or not repeats(calls, anchor):
             return False
-        return outnumber(calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64), self._ends())
+        return self._collectives.are_outnumbered(calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64))
 
     def _outnumber(self) -> bool:
         """The same by what is recorded since the anchor was named."""
         head = self.ring.iteration_head
         first = max(self._named_from, self.ring.iteration_tail, head - MAX_POINTS)
-        return outnumber(self.ring.iterations(first, head)["exit_ns"].astype(np.int64), self._ends())
+        return self._collectives.are_outnumbered(self.ring.iterations(first, head)["exit_ns"].astype(np.int64))
 
     @property
     def _has_all(self) -> bool:
@@ -328,7 +268,7 @@ class Loop:
         if self._finds_better(now):
             return True
         self._wait_longer()
-        return is_inner(self._newest(), _anchor(self._want))
+        return is_inner(self._calls.newest(MAX_CALLS), _anchor(self._want))
 
     def _finds_better(self, now: float) -> bool:
         """Whether there is a better anchor, which is named next."""
@@ -337,7 +277,7 @@ class Loop:
         if anchor is None or self._is_named(anchor):
             return False
         if self.absorbs:
-            self._collectives_since = self._held_since
+            self._collectives.held_since = self._held_since
         # First the shim stops to record the one that was named: its records would be among those of the other.
         self._is_replaced, self._pause = True, 0.0
         self._ask(Want(calls=True, generation=self._want.generation))
@@ -352,25 +292,6 @@ class Loop:
         if self._held_from is not None:
             self._release()
             self._discarded = self.ring.iteration_head
-
-    def _quiet(self, now: float) -> float:
-        """Seconds without a collective of all ranks."""
-        head = self.ring.head
-        if head != self._head:
-            self._gaps.append(now - self._changed_at)
-            self._head, self._changed_at = head, now
-            self._flows += 1
-        else:
-            self._flows = 0
-        return now - self._changed_at
-
-    def _limit(self) -> float:
-        typical = float(np.median(self._gaps)) if len(self._gaps) == GAPS else 0.0
-        return min(max(QUIET_GAPS * typical, MIN_QUIET_SECONDS), MAX_QUIET_SECONDS)
-
-    def _has_regular_collectives(self) -> bool:
-        """Whether collectives have come often enough since the anchor was named."""
-        return len(self._gaps) == GAPS and max(self._gaps) < MAX_QUIET_SECONDS
 
     def _watch(self, now: float, passed: float) -> None:
         """Note when iterations come, and give up where they come too often."""
@@ -410,12 +331,10 @@ class Loop:
         self._made += made
         self._made_last = made
         self._is_slow = passed <= 0 or made / passed <= SLOW_CALLS
-        self._calls_since += made
         if len(calls):
             self._calls.append(calls)
             self.called_ns, self._called_at = int(calls["exit_ns"][-1]), now
-        while len(self._calls) > 1 and sum(map(len, self._calls)) > self._most:
-            self._calls.popleft()
+        self._note(calls, made)
         if not passed and len(calls):
             passed = (int(calls[-1]["exit_ns"]) - self.ring.started_ns) * 1e-9
         if passed > 0 and made / passed > MAX_CALL_RATE and not self._awaits:
@@ -424,26 +343,12 @@ class Loop:
 
     def _forget(self) -> None:
         self._calls.clear()
-        self._points.clear()
+        self._collectives.forget()
         self._made = 0
-
-    def _newest(self) -> Records:
-        """The newest calls, up to MAX_CALLS."""
-        found: list[Records] = []
-        left = MAX_CALLS
-        for calls in reversed(self._calls):
-            found.insert(0, calls[-left:])
-            left -= len(found[0])
-            if left <= 0:
-                break
-        return np.concatenate(found) if found else np.empty(0, CALL)
-
-    def _history(self) -> Records:
-        return np.concatenate(self._calls) if self._calls else np.empty(0, CALL)
 
     def _finish(self, now: float, after_ns: int) -> None:
         """Recall what is known of calls only, at the end of the run: first what is held back, then the last loop."""
-        self._collectives_since = None
+        self._collectives.held_since = None
         if self._want.calls:
             self._read_calls(now, math.inf)
         if self._held_from is not None:
@@ -454,9 +359,9 @@ class Loop:
                 return
             self._discard()
             self._ask(Want(generation=self._want.generation))
-        calls = self._history()
-        is_quiet = self._quiet(now) >= self._limit()
-        if not self.is_too_fast and (is_quiet or self._may_outnumber()):
+        calls = self._calls.newest()
+        is_quiet = self._collectives.look(now) >= self._collectives.limit
+        if not self.is_too_fast and (is_quiet or (not self._want.op and self._collectives.are_rare)):
             calls, anchor = self._find()
             is_among = anchor is not None and self._outnumbers(calls, anchor)
             is_it = anchor is not None and (is_among or (is_quiet and lasts(calls, anchor)))
@@ -465,11 +370,6 @@ class Loop:
                 self._end_loop(_spaced(anchor, times), after_ns, is_recorded=False)
                 self.absorbs = self.absorbs or is_among
         self._calls.clear()
-
-    def _may_outnumber(self) -> bool:
-        """Whether there may be an anchor whose iterations outnumber the collectives."""
-        complete = self._rounds(self._newest())
-        return not self._want.op and len(complete) == MIN_ROUNDS and bool(complete.min() > MIN_ITERATIONS)
 
     def _search(self, now: float, after_ns: int, *, may_return: bool) -> None:
         """Seek an anchor. may_return: whether collectives may still win."""
@@ -500,10 +400,10 @@ class Loop:
 
     def _find(self) -> tuple[Records, Anchor | None]:
         """The best anchor in the newest calls, and these: more where it may be a part of another loop."""
-        calls = self._newest()
+        calls = self._calls.newest(MAX_CALLS)
         anchor = find(calls)
-        if len(calls) < sum(map(len, self._calls)) and anchor is not None and is_inner(calls, anchor):
-            history = self._history()
+        if len(calls) < len(self._calls) and anchor is not None and is_inner(calls, anchor):
+            history = self._calls.newest()
             better = find(history, MAX_HISTORY)
             return (history, better) if better is not None else (calls, anchor)
         return calls, anchor
@@ -519,7 +419,7 @@ class Loop:
         self._held_from, self._awaits, self._is_trial = self.ring.iteration_head, True, is_trial
         self._held_since = now if math.isnan(self._held_since) else self._held_since
         self._named_from, self._longest, self._came_at = self.ring.iteration_head, longest, now
-        self._gaps.clear()
+        self._collectives.begin()
         self._ask(want)
 
     def _wait_longer(self) -> None:
@@ -527,14 +427,14 @@ class Loop:
 
     def _end_loop(self, anchor: Anchor, after_ns: int, *, is_recorded: bool) -> None:
         """Recall the iterations of a loop that has ended, unless the ring has them, and forget its calls."""
-        calls = self._history()
+        calls = self._calls.newest()
         at = occurrences(calls, anchor._replace(every=1))
         if not len(at):
             return  # its calls were overwritten before they were read
         last = int(calls["exit_ns"][at[-1]])
         if not is_recorded:
             self._recalled = _iterations(calls[(calls["exit_ns"] > after_ns) & (calls["exit_ns"] <= last)], anchor)
-        self._calls = deque([calls[calls["exit_ns"] > last]])
+        self._calls.drop(int(np.count_nonzero(calls["exit_ns"] <= last)))
         self._pause = FIND_SECONDS
 
     def _recall(self, after_ns: int, *, final: bool = False) -> None:
@@ -554,7 +454,7 @@ class Loop:
             return
         self._awaits = False
         self._read_calls(self._stepped_at, math.inf)
-        calls = self._history()
+        calls = self._calls.newest()
         if not (self._is_trial and self._has_all):
             self._calls.clear()
             self._ask(self._want._replace(calls=False))
