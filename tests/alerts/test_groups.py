@@ -45,6 +45,26 @@ def test_the_verdict_says_what_the_run_was_compared_with():
     assert "; compared with 3 runs of like work; ran 30." in like["sentence"]
 
 
+class Adaptive(Simulation):
+    """A program whose iterations take twice as long from its middle on."""
+
+    def job(self, *, slow_from: int | None = None, factor: float = 2.0, status: int = 0) -> dict[str, Any]:
+        return super().job(slow_from=self.intervals // 2, factor=2.0, status=status)
+
+
+def test_the_verdict_says_that_a_history_is_a_mixture():
+    simulation = Adaptive()
+    mixed = judge_assigned(grouped(simulation), simulation.job(), simulation.workload, "same")[-1]
+    assert mixed["state"] == "healthy"
+    assert (
+        "; compared with 3 runs of the same input; a mixture: in 66% of its history the same intervals took 2x as long;"
+        " ran 30." in mixed["sentence"]
+    )
+    simulation = Simulation()
+    steady = judge_assigned(grouped(simulation), simulation.job(), simulation.workload, "same")[-1]
+    assert "mixture" not in steady["sentence"]
+
+
 def test_a_run_of_other_work_is_judged_by_itself_and_not_by_the_history_of_its_name():
     simulation = Simulation()
     scorer = grouped(simulation)

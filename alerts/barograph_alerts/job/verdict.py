@@ -45,7 +45,7 @@ def sentence(
     lacks = missing(evidence, workload, runs, how)
     if evidence.state == "unknown":
         return f"unknown: {lacks}{tail}"
-    tail = _compared(evidence, runs, how) + tail
+    tail = _compared(evidence, runs, how) + _mixed(evidence) + tail
     if evidence.basis == "scaling":
         return f"{evidence.state}: {_by_scaling(evidence)}{_coincides(coincidence)}"
     if not evidence.alarms:
@@ -74,6 +74,14 @@ def _compared(evidence: Evidence, runs: int, how: str) -> str:
     if how not in COMPARED or not runs or evidence.basis == "its own first windows":
         return ""
     return f"; compared with {counted_runs(runs)} of {COMPARED[how]}"
+
+
+def _mixed(evidence: Evidence) -> str:
+    """A clause about a history in which intervals of one class are of several kinds: less can be told of a window."""
+    kinds = evidence.pace.kinds() if evidence.pace is not None and evidence.basis == "its history" else None
+    if kinds is None:
+        return ""
+    return f"; a mixture: in {kinds.share:.0%} of its history the same intervals took {kinds.ratio:.2g}x as long"
 
 
 def _not_compared(history: RuntimeHistory | None) -> str:

@@ -26,6 +26,13 @@ TRUSTED_WINDOWS: Final = 5
 MAX_REPEATS: Final = 2
 """The mean of a class that has taken less holds for so many times the intervals that it was learned from."""
 MAX_RESIDUALS: Final = 512
+MIN_KIND: Final = 0.1
+"""Share of the windows of one kind, from which on there are several."""
+MIN_APART: Final = 1.5
+"""How many times as long windows of another kind take."""
+MIN_EXPLAINED: Final = 0.7
+"""Share of the variance of logarithms that is between two kinds. It is 0.64 for normal noise, 0.75 where a program
+changes evenly, 1 for two kinds without noise."""
 MAX_CLASSES: Final = 1024
 """Classes kept, those with the most time, so that the means fit one text value of the log."""
 _NO_LIMITS: Final[Mapping[int, int]] = {}
@@ -42,6 +49,13 @@ class PaceRatio(NamedTuple):
     share: float
     actual_seconds: float
     expected_seconds: float
+
+
+class Kinds(NamedTuple):
+    """Windows of two kinds. share: of those that take longer. ratio: how many times as long."""
+
+    share: float
+    ratio: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +94,25 @@ class Pace:
     def log_ratio(self, window: Window) -> PaceRatio:
         """Compare a window: its `log` is above 0 if it is slower than expected."""
         return _compare(window.counts, window.seconds, self.means, self.limits)
+
+    def kinds(self) -> Kinds | None:
+        """The two kinds of windows that healthy runs have, though their intervals are of the same classes, or None.
+
+        The best of all divisions of the sorted residuals in two: with shares p and q and means m and n, it has the
+        largest variance p q (m - n)^2 between them.
+        """
+        values = self.residuals
+        at = np.arange(1, values.size)
+        at = at[np.minimum(at, values.size - at) >= MIN_KIND * values.size]
+        if not at.size:
+            return None
+        sums = np.cumsum(values)
+        apart = (sums[-1] - sums[at - 1]) / (values.size - at) - sums[at - 1] / at
+        between = at * (values.size - at) / values.size**2 * apart**2
+        best = int(between.argmax())
+        if between[best] < MIN_EXPLAINED * values.var() or apart[best] < math.log(MIN_APART):
+            return None
+        return Kinds(1 - int(at[best]) / values.size, math.exp(float(apart[best])))
 
     def means_text(self) -> str:
         """The means as a JSON object, class ids as decimal strings, seconds to 9 digits."""

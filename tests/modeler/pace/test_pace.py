@@ -253,3 +253,39 @@ def test_blocks_of_many_intervals_count_as_what_they_stand_for() -> None:
     pieces.add(Windower(1e-9).add(blocks["class_id"], blocks["sum_seconds"] / counts, blocks["ended_at"], counts))
     assert pieces.counts == whole.counts
     assert pieces.seconds == pytest.approx(whole.seconds)
+
+
+def with_residuals(values):
+    return Pace(3, 300, 1.0, 0.01, {}, np.sort(values))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_of_any_width_is_of_one_kind(seed):
+    rng = np.random.default_rng(seed)
+    for values in (
+        rng.normal(0, 0.02, 512),
+        rng.normal(0, 0.5, 512),
+        rng.standard_t(3, 512),
+        rng.exponential(1.0, 512),
+        # A disturbance of a few windows, twice as many intervals, and none at all.
+        np.append(rng.normal(0, 0.02, 480), rng.normal(2.0, 0.02, 32)),
+        np.repeat([0.0, math.log(1.3)], 256),
+        np.zeros(512),
+        np.zeros(1),
+        np.zeros(0),
+    ):
+        assert with_residuals(values).kinds() is None
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.85])
+def test_a_history_of_two_kinds_of_windows_has_their_share_and_ratio(share):
+    rng = np.random.default_rng(1)
+    longer = int(400 * share)
+    values = np.append(rng.normal(0, 0.05, 400 - longer), rng.normal(math.log(3.0), 0.05, longer))
+    kinds = with_residuals(values - values.mean()).kinds()
+    assert kinds.share == pytest.approx(share, abs=0.01)
+    assert kinds.ratio == pytest.approx(3.0, rel=0.02)
+
+
+def test_iterations_that_become_longer_and_longer_are_of_several_kinds():
+    assert with_residuals(np.linspace(-1.0, 1.0, 200)).kinds().ratio == pytest.approx(math.e, rel=0.01)
