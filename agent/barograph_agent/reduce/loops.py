@@ -193,7 +193,7 @@ class Loop:
 
     @property
     def _is_written_on(self) -> bool:
-        """Whether calls are written though collectives come: those of a rank whose intervals are told, if they are few."""
+        """Whether calls are written though collectives come: few ones, of a rank whose intervals are told."""
         return self._recalls and self._is_slow
 
     def _rest_from_calls(self, now: float) -> None:
