@@ -203,6 +203,18 @@ def test_many_iterations_between_collectives_are_the_intervals(rank: Rank, secon
     assert sum(seconds for _, seconds, _ in rank.intervals) == pytest.approx(rank.now_ns * 1e-9)
 
 
+def test_iterations_between_many_collectives_are_told_after_a_few_seconds(rank: Rank) -> None:
+    """A program that prints twice a second: eight times are enough to decide."""
+    for _ in range(10):
+        repeat(10, lambda: rank.iteration(0.05))
+        rank.collective(0.0001)
+    assert rank.now_ns < 6e9
+    assert len(rank.intervals) > 90
+    repeat(200, lambda: rank.iteration(0.05))
+    rank.look(final=True)
+    assert len(rank.intervals) == pytest.approx(300, abs=3)
+
+
 def test_a_collective_after_the_first_iterations_is_read_with_these(rank: Rank) -> None:
     """A program begins to take the time after some iterations."""
     repeat(10, rank.iteration)

@@ -37,6 +37,8 @@ MAX_HELD: Final = 1 / 8
 """Collectives that are held back, as a share of their table."""
 MIN_ROUNDS: Final = 2
 """Complete rounds of iterations between collectives, from which on it is clear that these are rarer."""
+ENOUGH_ROUNDS: Final = 8
+"""The same from which on no more time is needed."""
 MIN_RATIO: Final = 2.0
 """Iterations for each collective, from which on they are many."""
 MIN_IN_ROUNDS: Final = 0.85
@@ -63,6 +65,8 @@ class Collectives:
         self._ends = Window(MAX_POINTS, np.int64)
         self._rounds: deque[tuple[int, int]] = deque(maxlen=MIN_ROUNDS + 1)
         """Of the last rounds with calls, the number of the collective after it, and of the calls."""
+        self._whole = 0
+        """Rounds of more than MIN_ITERATIONS calls that have ended."""
         self._calls_each: deque[float] = deque(maxlen=MIN_ROUNDS)
         self._weighs_from, self._rest = -math.inf, WEIGH_SECONDS
         self.flows = 0
@@ -128,6 +132,8 @@ class Collectives:
     def _add_to_round(self, number: int, calls: int) -> None:
         if self._rounds and self._rounds[-1][0] == number:
             calls += self._rounds.pop()[1]
+        elif self._rounds:
+            self._whole += self._rounds[-1][1] > MIN_ITERATIONS
         self._rounds.append((number, calls))
 
     def _complete(self) -> list[int]:
@@ -140,6 +146,11 @@ class Collectives:
         """Whether there are as many calls between them as between some iterations."""
         complete = self._complete()
         return len(complete) == MIN_ROUNDS and min(complete) > MIN_ITERATIONS
+
+    @property
+    def are_surely_rare(self) -> bool:
+        """Whether that has been so again and again."""
+        return self._whole >= ENOUGH_ROUNDS
 
     def weigh(self, now: float, calls: int, *, may_search: bool) -> bool:
         """Whether iterations are to be sought that outnumber the collectives. Those are held back while it is likely.
@@ -184,6 +195,7 @@ class Collectives:
         """Forget when they ended."""
         self._ends.clear()
         self._rounds.clear()
+        self._whole = 0
 
 
 def outnumber(times: Integers, points: Integers) -> bool:

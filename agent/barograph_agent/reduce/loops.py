@@ -13,7 +13,8 @@ them: the first seconds may have been those of an inner loop. While the best one
 and again, iterations are held back for up to MAX_QUIET_SECONDS.
 
 Where collectives come, but many iterations between them that take as long as another, the iterations are the intervals,
-and these collectives are no ends of any. While that is found out, collectives are held back too. Where it is not so,
+and these collectives are no ends of any (`collectives.py`). While that is found out, collectives are held back too;
+once it has been so eight times, iterations are held back no longer. Where it is not so,
 calls of other ranks, or of many, are not written for WEIGH_SECONDS, and then for longer and longer.
 
 State is in memory only. A sidecar that continues after one that was killed finds in the ring what that one wanted.
@@ -46,7 +47,7 @@ FLOWS: Final = 3
 SLOW_CALLS: Final = 40_000.0
 """Calls per second of which writing takes 0.1 % of a core: those of a rank whose intervals are told are written on."""
 TRIAL_SECONDS: Final = 10.0
-"""Time without a collective after which iterations are told."""
+"""Time without a collective after which iterations are told; sooner where they outnumber collectives many times."""
 MAX_HISTORY: Final = 2**18
 """Calls that are remembered, 4 MB, of a rank whose intervals are told; of others MAX_CALLS."""
 FIND_SECONDS: Final = 0.5
@@ -218,7 +219,10 @@ class Loop:
         filled = (self.ring.iteration_head - self._held_from) / self.ring.iteration_capacity
         if filled > 0.5 or self._collectives.are_crowded(MAX_HELD):
             return not (may_search and self._has_all and self._finds_better(now))
-        return quiet >= TRIAL_SECONDS and not (self._has_all and self._is_doubtful(now, quiet, may_search=may_search))
+        is_sure = self.absorbs and self._collectives.are_surely_rare
+        return (is_sure or quiet >= TRIAL_SECONDS) and not (
+            self._has_all and self._is_doubtful(now, quiet, may_search=may_search)
+        )
 
     def _note(self, calls: Records, made: int = 0) -> None:
         """Count calls between collectives, while these may be compared with iterations."""
