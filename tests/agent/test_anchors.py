@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_agent.reduce import anchors
-from barograph_agent.reduce.anchors import Anchor
+from barograph_agent.loops import anchors
+from barograph_agent.loops.anchors import Anchor
 from barograph_agent.ring.reader import CALL, OPERATIONS, Records
 from simulation.calls import Program
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph_agent.reduce.collectives import MAX_POINTS, MIN_ROUNDS, Collectives
-from barograph_agent.reduce.loops import Loop
-from barograph_agent.reduce.window import SPARE, Window
+from barograph_agent.loops.collectives import MAX_POINTS, MIN_ROUNDS, Collectives
+from barograph_agent.loops.loop import Loop
+from barograph_agent.loops.newest import SPARE, Newest
 from barograph_agent.ring.reader import Ring
 from helpers.rings import STARTED_NS, FakeShim
 
@@ -79,7 +79,7 @@ def test_looks_at_a_few_calls_copy_a_few_whatever_is_remembered(tmp_path: Path, 
 @pytest.mark.parametrize("most", [1, 7, 1000])
 def test_a_window_has_the_newest_rows_and_no_more_room_than_it_needs(most: int) -> None:
     rng = np.random.default_rng(most)
-    window, rows, begun = Window(most, np.int64), np.empty(0, np.int64), 0
+    window, rows, begun = Newest(most, np.int64), np.empty(0, np.int64), 0
     for number in range(300):
         fresh = rng.integers(0, 100, int(rng.integers(0, 2 * most)))
         window.append(fresh)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph_agent.reduce.loops import Loop
+from barograph_agent.loops.loop import Loop
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import Ring, Want
 from helpers.rings import FakeShim

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph_agent.reduce.anchors import MIN_ITERATIONS
+from barograph_agent.loops.anchors import MIN_ITERATIONS
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from helpers import mpi as mpis
 from helpers.mpi import Mpi

@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import MIN_ITERATIONS
-from barograph_agent.reduce.loops import MAX_QUIET_SECONDS
+from barograph_agent.loops.anchors import MIN_ITERATIONS
+from barograph_agent.loops.loop import MAX_QUIET_SECONDS
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import OPERATIONS
 from helpers.rings import TracedShim

@@ -25,8 +25,8 @@ def test_iterations_of_generated_programs_are_found_and_no_invariant_breaks() ->
 
 
 def test_a_rank_whose_calls_are_written_without_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barograph_agent.reduce.loops.MAX_CALL_RATE", 1e9)
-    monkeypatch.setattr("barograph_agent.reduce.loops.MAX_HISTORY", 2**40)  # after half of it an anchor is sought
+    monkeypatch.setattr("barograph_agent.loops.loop.MAX_CALL_RATE", 1e9)
+    monkeypatch.setattr("barograph_agent.loops.loop.MAX_HISTORY", 2**40)  # after half of it an anchor is sought
     assert "more than 1% of a core" in str(attempt(FAST))
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from barograph_agent.loops.loop import Loop
 from barograph_agent.reduce.blocks import ROWS_PER_SECOND, Budget, reduce
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
 from barograph_agent.reduce.iterations import IterationReducer
-from barograph_agent.reduce.loops import Loop
 from barograph_agent.reduce.ranks import Member, NodeReducer
 from barograph_agent.reduce.worlds import World, claim_in, claimed_in, is_of_application, join, new_number, on_this_node
 from barograph_agent.ring.reader import Records, Ring, RingError

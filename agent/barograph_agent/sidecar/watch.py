@@ -17,10 +17,10 @@ from barograph_agent.deliver.spool import SEGMENT_BYTES, Spool
 from barograph_agent.feature_files.stable import StableFeatures
 from barograph_agent.job.rules import RulesError
 from barograph_agent.kernel.pressures import Pressures
+from barograph_agent.loops.loop import MAX_RECORD_RATE
 from barograph_agent.protocol import wire
 from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
-from barograph_agent.reduce.loops import MAX_RECORD_RATE
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.settings import agent
 from barograph_agent.sidecar import earlier

@@ -12,13 +12,13 @@ SPARE: Final = 1 / 4
 MIN_ROOM: Final = 256
 
 
-class Window:
+class Newest:
     """Up to `most` rows.
 
-    >>> window = Window(3, np.int64)
+    >>> rows = Newest(3, np.int64)
     >>> for number in range(5):
-    ...     window.append(np.array([number]))
-    >>> window.newest().tolist(), window.newest(2).tolist(), window.dropped
+    ...     rows.append(np.array([number]))
+    >>> rows.newest().tolist(), rows.newest(2).tolist(), rows.dropped
     ([2, 3, 4], [3, 4], 2)
     """
 

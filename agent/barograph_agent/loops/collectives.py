@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import MAX_PAUSE_TIME, MIN_ITERATIONS, RARE, SHARES, Anchor, occurrences
-from barograph_agent.reduce.window import Window
+from barograph_agent.loops.anchors import MAX_PAUSE_TIME, MIN_ITERATIONS, RARE, SHARES, Anchor, occurrences
+from barograph_agent.loops.newest import Newest
 from barograph_agent.ring.reader import Records, Ring
 
 MIN_QUIET_SECONDS: Final = 2.0
@@ -62,7 +62,7 @@ class Collectives:
         self._noted = 0
         self._changed_at = math.nan
         self._gaps: deque[float] = deque(maxlen=GAPS)
-        self._ends = Window(MAX_POINTS, np.int64)
+        self._ends = Newest(MAX_POINTS, np.int64)
         self._rounds: deque[tuple[int, int]] = deque(maxlen=MIN_ROUNDS + 1)
         """Of the last rounds with calls, the number of the collective after it, and of the calls."""
         self._whole = 0

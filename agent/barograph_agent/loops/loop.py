@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.anchors import (
+from barograph_agent.loops.anchors import (
     MAX_CALLS,
     MAX_EVERY,
     Anchor,
@@ -38,8 +38,8 @@ from barograph_agent.reduce.anchors import (
     loops,
     occurrences,
 )
-from barograph_agent.reduce.collectives import MAX_HELD, MAX_POINTS, MAX_QUIET_SECONDS, Collectives, repeats
-from barograph_agent.reduce.window import Window
+from barograph_agent.loops.collectives import MAX_HELD, MAX_POINTS, MAX_QUIET_SECONDS, Collectives, repeats
+from barograph_agent.loops.newest import Newest
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
 FLOWS: Final = 3
@@ -84,7 +84,7 @@ class Loop:
         self.ring = ring
         self._recalls = recalls
         self._collectives = Collectives(ring, recalls=recalls)
-        self._calls = Window(MAX_HISTORY if recalls else MAX_CALLS, CALL)
+        self._calls = Newest(MAX_HISTORY if recalls else MAX_CALLS, CALL)
         self._position = 0
         self._stepped_at = self._searched_at = self._rests_until = self._came_at = math.nan
         self._called_at = math.nan
