@@ -1,13 +1,15 @@
 /* A halo exchange of two neighbours: halo FORM ITERATIONS MICROSECONDS
  *
- * FORM: messages (Isend, Irecv, Waitall), or allreduce (the same, then an Allreduce of all ranks). Each iteration works so
- * long; rank 1 works $HALO_FACTOR times as long from $HALO_AFTER iterations on, and then writes the time in Unix seconds
- * to the file $HALO_BEGAN. */
+ * FORM: messages (Isend, Irecv, Waitall), or allreduce (the same, then an Allreduce of all ranks), or rare (that in each
+ * RARE-th iteration). Each iteration works so long; rank 1 works $HALO_FACTOR times as long from $HALO_AFTER iterations
+ * on, and then writes the time in Unix seconds to the file $HALO_BEGAN. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define RARE 20
 
 static double now(clockid_t clock)
 {
@@ -56,7 +58,7 @@ int main(int argc, char **argv)
         struct timespec pause = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
         nanosleep(&pause, NULL); /* of work that other programs on the machine do not lengthen */
         exchange((rank + size - 1) % size, (rank + 1) % size);
-        if (!strcmp(argv[1], "allreduce"))
+        if (!strcmp(argv[1], "allreduce") || (!strcmp(argv[1], "rare") && i % RARE == 0))
             MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }
     return MPI_Finalize();
