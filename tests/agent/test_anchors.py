@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_agent.loops import anchors
+from barograph_agent.loops import anchors, collectives
 from barograph_agent.loops.anchors import Anchor
 from barograph_agent.ring.reader import CALL, OPERATIONS, Records
 from simulation.calls import Program
@@ -240,10 +240,10 @@ def test_iterations_outnumber_collectives_if_they_are_many_and_alike(lengths: li
     times, points = (
         np.round(seconds * 1e9).astype(np.int64) for seconds in (ends, ends[len(lengths) - 1 :: len(lengths)])
     )
-    assert anchors.outnumber(times, points) is many
+    assert collectives.outnumber(times, points) is many
     # Of a loop that has begun late, the newest rounds decide.
     begun = np.arange(12) * 10**6
-    assert anchors.outnumber(np.append(begun, times + 10**8), np.append(begun, points + 10**8)) is many
+    assert collectives.outnumber(np.append(begun, times + 10**8), np.append(begun, points + 10**8)) is many
 
 
 def test_what_takes_longer_each_third_time_is_an_iteration_each_time() -> None:
@@ -259,4 +259,4 @@ def test_some_steps_with_a_collective_each_before_many_without_change_nothing(fe
     ends = np.arange(1, 5 * (few + 200) + 1) * 10**7
     place = np.arange(len(ends)) % (few + 200)
     points = ends[(place < few) | ((place - few) % 20 == 19)] + 1
-    assert anchors.outnumber(ends, points) is many
+    assert collectives.outnumber(ends, points) is many
