@@ -490,8 +490,11 @@ def by_day(root: Path, table: str) -> set[tuple[str, int]]:
         return set(lake.execute(query).fetchall())
 
 
-def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: History) -> None:
+def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(
+    fresh: History, caplog: pytest.LogCaptureFixture
+) -> None:
     history = fresh
+    caplog.set_level(logging.INFO)
     history.write(days=4)
     history.publisher.archiver.retention = Retention(hot_days=1)
     history.settle()
@@ -499,8 +502,21 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(fresh: Hist
     everything = {(cluster, day) for cluster in ("c0", "c1") for day in range(4)}
     # Days 2 and 3 are in the database: they stay, whatever their period.
     history.publisher.expirer.periods = Periods.read("3 silences=2 c1/=0 c1/blocks=1")
+    before = len(list((history.root / "lake").rglob("*.parquet")))
     while history.publisher.expire():
         pass
+    assert before == len(list((history.root / "lake").rglob("*.parquet")))
+    gone = [record.message for record in caplog.records if "have left the lake" in record.message]
+    rows = sum(
+        len(paged(history.store, table, 1000)) - len(found)
+        for table, found in zip(WRITTEN, rows_of(history.root / "lake", *WRITTEN), strict=True)
+    )
+    (size,) = re.findall(r"and (\S+) MB", *gone)
+    assert float(size) > 0
+    assert gone == [
+        f"{rows} rows and {size} MB of files have left the lake, of 2 days from 2024-10-04 to 2024-10-05:"
+        " their periods were over"
+    ]
     assert by_day(history.root, "scores") == everything
     assert by_day(history.root, "silences") == everything - {("c0", 0), ("c1", 0)}
     assert by_day(history.root, "blocks") == everything - {("c1", 0), ("c1", 1)}

@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -272,6 +273,50 @@ def test_the_lag_has_rows_that_come_while_files_are_merged(tmp_path: Path, monke
         publisher.look()
         publisher.close()
     assert lags == [20.0]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rows_that_come_while_files_are_merged_are_published_before_that_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    monkeypatch.setattr("barograph_collector.lake.publisher.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("barograph_collector.lake.compaction.MIN_FILES", 2)
+    real, lake = FileWriter.merge, tmp_path / "lake"
+    refused = threading.Event()
+
+    def refuse(*_: object) -> None:
+        refused.set()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Store(tmp_path / "log.duckdb") as store:
+        publisher = Publisher(store, Lake.at(lake), seconds=0.0)
+
+        def come() -> None:
+            store.commit([entry("blocks", 10, blocks(10, store.head))], {"s": store.head + 1})
+
+        def merge(*arguments: Any) -> Any:
+            come()
+            wait_until(lambda: refused.is_set() or publisher.figures.position == store.head, "they are published")
+            return real(*arguments)
+
+        for _ in range(2):
+            come()
+            publish(publisher)
+        with monkeypatch.context() as merging:
+            merging.setattr(FileWriter, "merge", merge)
+            if fails:
+                merging.setattr(Catalog, "commit", refuse)
+                with pytest.raises(OSError, match="No space left"):
+                    publisher.compact()
+                publisher.close()
+            else:
+                assert publisher.compact()
+                assert publisher.figures.position == store.head == 30
+        publish(publisher)
+        while publisher.compact():
+            pass
+        assert same(store, lake, "blocks")
+        publisher.close()
 
 
 PUBLISH_FOREVER = """

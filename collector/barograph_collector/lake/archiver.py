@@ -10,7 +10,7 @@ import datetime
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 import duckdb
@@ -38,6 +38,8 @@ class Archiver:
     def __init__(self, store: Store) -> None:
         self.call: Callable[[Callable[[], None]], object] = lambda function: function()
         """Runs a function in the thread that commits to the store, and returns once it has; raises as that."""
+        self.beside: Callable[[Callable[[], None]], None] = lambda work: work()
+        """Does what takes long, and returns once that is done; raises as that."""
         self.retention: Retention = KEEP_ALL
         """Its `hot_days` and `bytes` decide which days stay in the database. From any thread."""
         self.archived = 0
@@ -65,11 +67,12 @@ class Archiver:
         if due is None:
             return False
         files = self._described(catalog, listing, due.day)
-        for table in DAILY:
-            if problem := self._difference(catalog, due, table, [file for file in files if file.table == table]):
-                self._refused.add(due.day)
-                _log.error("day %s stays in the database: %s", due.date, problem)
-                return True
+        problems: list[str] = []
+        self.beside(lambda: problems.extend(self._differences(catalog, due, files)))
+        if problems:
+            self._refused.add(due.day)
+            _log.error("day %s stays in the database: %s", due.date, problems[0])
+            return True
         self.call(lambda: self._store.archive([due.day], files))
         self.archived += 1
         _log.info("day %s is in the lake only: %d files", due.date, len(files))
@@ -121,7 +124,22 @@ class Archiver:
             for file in describe(catalog.connection, catalog.data, day, table, listing.get((day, table), ()))
         ]
 
-    def _difference(self, catalog: Catalog, day: Partition, table: str, files: Sequence[ArchivedFile]) -> str:
+    def _differences(self, catalog: Catalog, day: Partition, files: Sequence[ArchivedFile]) -> Iterator[str]:
+        """What rows of the database the files lack, in words, for each table that has such; in any thread."""
+        with catalog.connection.cursor() as lake:
+            for table in DAILY:
+                of_table = [file for file in files if file.table == table]
+                if problem := self._difference(lake, catalog.data, day, table, of_table):
+                    yield problem
+
+    def _difference(
+        self,
+        lake: duckdb.DuckDBPyConnection,
+        data: DataPath,
+        day: Partition,
+        table: str,
+        files: Sequence[ArchivedFile],
+    ) -> str:
         """What rows of the database the files lack, in words; empty for none."""
         absent = {column for file in files for column in file.lacks.split(",")} | set(FOLLOWING.get(table, {}))
         columns = [column for column in LOG_COLUMNS[table] if column not in absent]
@@ -132,10 +150,10 @@ class Archiver:
             rows, total, last = log.execute(f'{query}, coalesce(max("{OFFSET}"), 0) FROM "{name}"').fetchone() or ()
         found, checksum = 0, 0
         if files and rows:
-            relation = parquet(catalog.data.at(file.path) for file in files)
+            relation = parquet(data.at(file.path) for file in files)
             # The lake may have rows that a log restored from a backup has lost.
             condition = f'WHERE "{OFFSET}" <= {last}'
-            found, checksum = catalog.connection.execute(f"{query} FROM {relation} {condition}").fetchone() or (0, 0)
+            found, checksum = lake.execute(f"{query} FROM {relation} {condition}").fetchone() or (0, 0)
         if (found, checksum) == (rows, total):
             return ""
         return f"the lake has {found} rows of table {table!r}, expected {rows}" + (

@@ -142,11 +142,11 @@ class Catalog:
             for file in files:
                 self._register(file)
 
-    def remove(self, within: RowRange) -> None:
-        """Delete these rows, which are whole files. Raises LakeError."""
+    def remove(self, within: RowRange) -> int:
+        """Delete these rows, which are whole files; returns how many. Raises LakeError."""
         with self._transaction():
             self._describe(f"removed rows of {within.table}", self._committed())
-            self._delete(within)
+            return self._delete(within)
 
     def files(self) -> list[tuple[str, PurePosixPath, int]]:
         """The table, path below the data path, and size in bytes of each file. Raises LakeError."""

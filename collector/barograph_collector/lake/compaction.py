@@ -7,7 +7,7 @@ begun before see the old files, which stay for KEEP_SECONDS.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple, Self
 
@@ -21,7 +21,7 @@ MIN_FILES: Final = 16
 SMALL_BYTES: Final = 2**24
 """Only smaller ones are merged then: so much is read and written again each time, at most."""
 MAX_BYTES: Final = 2**27
-"""Limit of a merged file: half a minute, in which nothing is published. A job is found by row groups, in any file."""
+"""Limit of a merged file, which takes half a minute. A job is found by row groups, in any file."""
 KEEP_SECONDS: Final = 3600.0
 """How long files that were merged are still there for readers."""
 EXPIRE_SECONDS: Final = 600.0
@@ -53,6 +53,8 @@ class Compactor:
         self, collector: str, system: System = SYSTEM, keep: float = KEEP_SECONDS, every: float = EXPIRE_SECONDS
     ) -> None:
         """keep: how long files that were merged stay. every: time between two deletions of such files. In seconds."""
+        self.beside: Callable[[Callable[[], None]], None] = lambda work: work()
+        """Does what takes long, and returns once that is done; raises as that."""
         self._collector = collector
         self._system = system
         self._keep, self._every = keep, every
@@ -102,7 +104,10 @@ class Compactor:
     ) -> None:
         first, last = spans[0].first, spans[-1].last
         within = RowRange(table, self._collector, places_of(table, folder), first, last)
-        file = writer.merge(table, folder, [span.path for span in spans], first, last)
+        written: list[LakeFile] = []
+        sources = [span.path for span in spans]
+        self.beside(lambda: written.append(writer.merge(table, folder, sources, first, last)))
+        (file,) = written
         catalog.replace(within, file)
         assert self._folders is not None
         left = [span for span in self._folders[table, folder] if not first <= span.first <= last]

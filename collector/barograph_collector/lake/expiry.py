@@ -6,8 +6,10 @@ A day leaves as a whole, by one commit. Its files are deleted with those that me
 from __future__ import annotations
 
 import datetime
+import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from barograph_collector.lake.catalog import Catalog
@@ -21,6 +23,7 @@ _WORD: Final = re.compile(r"(?:(?:(?P<cluster>[^/\s=]+)/)?(?P<table>\w*)=)?(?P<d
 MIN_VERDICT_DAYS: Final = 31
 """A restarted alerts daemon takes a job of the last 30 days that has no verdict for one that is open."""
 FORM: Final = "DAYS, TABLE=DAYS, CLUSTER/=DAYS or CLUSTER/TABLE=DAYS, separated by spaces"
+_log = logging.getLogger(__name__)
 
 
 class Periods(NamedTuple):
@@ -73,6 +76,7 @@ class Expirer:
         """Replaced as a whole, from any thread."""
         self._store = store
         self._done: object = None
+        self._gone = _Gone()
 
     def step(self, catalog: Catalog) -> bool:
         """Let one day of one table and cluster leave; whether there was one. Raises LakeError.
@@ -85,14 +89,35 @@ class Expirer:
         if not days or not periods.days or state == self._done:
             return False
         hot = {day.day for day in days if not day.archived}
-        for table, path, size in catalog.files():
-            if Span.of(path, size, self._store.database.name) is None:
-                continue
+        name = self._store.database.name
+        files = [file for file in catalog.files() if Span.of(*file[1:], name) is not None]
+        for table, path, _ in files:
             places = places_of(table, path.parent)
-            day = (datetime.date.fromisoformat(places[DAY]) - EPOCH).days
+            date = datetime.date.fromisoformat(places[DAY])
+            day = (date - EPOCH).days
             period = periods.of(table, places.get(CLUSTER, ""))
             if period and day < days[-1].day - period and not (table in DAILY and day in hot):
-                catalog.remove(RowRange(table, self._store.database.name, places))
+                self._gone.rows += catalog.remove(RowRange(table, name, places))
+                self._gone.bytes += sum(size for _, other, size in files if other.parent == path.parent)
+                self._gone.dates.add(date)
                 return True
         self._done = state
+        self._gone.log()
+        self._gone = _Gone()
         return False
+
+
+@dataclass
+class _Gone:
+    """What has left the lake."""
+
+    dates: set[datetime.date] = field(default_factory=set)
+    rows: int = 0
+    bytes: int = 0
+
+    def log(self) -> None:
+        """One line for all of it, unless there was nothing."""
+        if self.dates:
+            text = "%d rows and %.1f MB of files have left the lake, of %d days from %s to %s: their periods were over"
+            sizes = self.rows, self.bytes / 1e6, len(self.dates)
+            _log.info(text, *sizes, min(self.dates), max(self.dates))

@@ -74,13 +74,15 @@ class FileWriter:
     def merge(
         self, table: str, folder: PurePosixPath, sources: Sequence[PurePosixPath], first: int, last: int
     ) -> LakeFile:
-        """One file with the rows of several of the same table and folder. Raises OSError, duckdb.Error.
+        """One file with the rows of several of the same table and folder; in any thread. Raises OSError, duckdb.Error.
 
         Its name is new: if it replaced a file of the lake, the deletion of that one would be its own.
         """
         # Files that are older than a column do not have it.
         source = parquet(map(self._data.at, sources), "union_by_name => true")
-        return self.rewrite(table, folder, first, last, f"SELECT * FROM {source}")
+        with self._connection.cursor() as connection:
+            writer = FileWriter(connection, self._data, self._collector, self._word)
+            return writer.rewrite(table, folder, first, last, f"SELECT * FROM {source}")
 
     def rewrite(self, table: str, folder: PurePosixPath, first: int, last: int, query: str) -> LakeFile:
         """One file with the rows of a query, which are some of the same table and folder. Raises as `merge`."""

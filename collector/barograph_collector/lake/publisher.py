@@ -148,6 +148,7 @@ class Publisher:
         self._compactor = parts.compactor(store.database.name, system)
         self._refiler = Refiler(store)
         self.archiver = Archiver(store)
+        self._compactor.beside = self.archiver.beside = self._beside
         self.expirer = Expirer(store)
         self.expirer.periods = periods
         self._position = 0
@@ -208,11 +209,38 @@ class Publisher:
             self._note_head()
 
     def _stepped(self, step: Callable[[], bool]) -> bool:
-        self.figures.step_since = self._monotonic()
+        before, self.figures.step_since = self.figures.step_since, self._monotonic()
         try:
             return step()
         finally:
-            self.figures.step_since = 0.0
+            self.figures.step_since = before
+
+    def _beside(self, work: Callable[[], None]) -> None:
+        """Do what takes long and commits nothing in another thread, and publish meanwhile. Raises as both."""
+        done, errors = self._system.threads.event(), list[BaseException]()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # for the one who waits
+                errors.append(error)
+            finally:
+                done.set()
+
+        self._system.threads.start("lake files", run)
+        seconds = LOOK_SECONDS
+        while not done.wait(seconds):
+            seconds = LOOK_SECONDS
+            self._note_head()
+            if errors or not self._is_due():
+                continue
+            try:
+                seconds = 0.0 if self._stepped(self.publish) else LOOK_SECONDS
+            except Exception as error:  # raised when the other thread has ended: it reads the lake
+                errors.append(error)
+            self._due = self._monotonic() + (self._seconds if seconds else 0.0)
+        if errors:
+            raise errors[0]
 
     def _is_due(self) -> bool:
         if self._hurried and not self._complaint and self._position < self._store.head:

@@ -24,7 +24,7 @@ MAX_HELD_BLOCKS: Final = 4_000_000
 
 
 class PendingJobs:
-    """Reads rows of `jobs`, `blocks`, `runs` and `scores` as the log has them."""
+    """Reads rows of `jobs`, `blocks`, `runs`, `scores` and `outcomes` as the log has them."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
@@ -76,6 +76,12 @@ class PendingJobs:
                             pending.final, pending.blamed = True, _blamed(members, hosts)
                         if final and pending.end is not None:
                             self._scored_until = max(self._scored_until, pending.end.seen_at)
+            case "outcomes":
+                # A log that is read again has these of runs of which it keeps no verdict any more.
+                for job, result in zip(columns["job"], columns["result"], strict=True):
+                    if (pending := self._pending.get(job)) is not None and not pending.final:
+                        pending.final = True
+                        pending.score = math.inf if result == "withheld" else 0.0
 
     def expect(self, jobs: Iterable[str], users: Iterable[str]) -> None:
         """Hold rows of these jobs of these users; their workloads are not known yet."""

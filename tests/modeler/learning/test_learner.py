@@ -156,6 +156,22 @@ def test_the_end_of_a_run_waits_for_its_verdict_but_not_for_ever():
     assert learner.held_jobs == 0
 
 
+@pytest.mark.parametrize(("score", "learned"), [(None, 3), (0.0, 4)])
+def test_a_run_whose_verdict_has_left_the_log_is_what_its_outcome_says(score, learned):
+    learner, simulation = unhurried(), Simulation()
+    for _ in range(3):
+        feed(learner, simulation.job(), simulation.now)
+    job = slow(simulation, 1.5)
+    feed(learner, job, simulation.now, score=None)
+    if score is not None:
+        learner.observe("scores", verdict(job, score), simulation.now)
+    learner.observe("outcomes", {"job": job["jobs"]["job"], "result": ["withheld"]}, simulation.now)
+    learner.step(simulation.now)
+    assert [ended.verdict for ended in learner.ended][3:] == ["withheld" if score is None else "healthy"]
+    assert learner.learned_runs == learned
+    assert learner.held_jobs == 0
+
+
 def test_the_order_and_cut_of_pages_does_not_matter():
     first, second = unhurried(seed=3), unhurried(seed=3)
     jobs = [Simulation(seed=7).job()]
