@@ -110,7 +110,7 @@ class Restore:
         days, _ = ask(
             reader,
             "SELECT min(first_offset), min(first_offset) FILTER (NOT archived), max(first_offset) FILTER (day <="
-            f" (SELECT max(day) FROM partitions) - {MAX_OPEN_DAYS}) FROM partitions",
+            f" (SELECT arg_max(day, first_offset) FROM partitions) - {MAX_OPEN_DAYS}) FROM partitions",
         )
         first, hot, log.long_ago = (int(column[0].as_py() or 0) for column in days.columns)
         log.first = max(first, reader.read("jobs", -MAX_ROWS, 1).next_offset)

@@ -511,10 +511,10 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(
         len(paged(history.store, table, 1000)) - len(found)
         for table, found in zip(WRITTEN, rows_of(history.root / "lake", *WRITTEN), strict=True)
     )
-    (size,) = re.findall(r"and (\S+) MB", *gone)
-    assert float(size) > 0
+    (size,) = re.findall(r"and (\d+) bytes", *gone)
+    assert 0 < int(size) < sum(path.stat().st_size for path in (history.root / "lake").rglob("*.parquet"))
     assert gone == [
-        f"{rows} rows and {size} MB of files have left the lake, of 2 days from 2024-10-04 to 2024-10-05:"
+        f"{rows} rows and {size} bytes of files have left the lake, of 2 days from 2024-10-04 to 2024-10-05:"
         " their periods were over"
     ]
     assert by_day(history.root, "scores") == everything
@@ -570,6 +570,33 @@ def test_no_day_leaves_the_lake_while_the_clock_is_behind_the_newest_rows(fresh:
     fresh.day = FIRST + 4
     fresh.store.apply_retention(Retention())
     assert fresh.publisher.expire()
+
+
+def test_a_day_of_a_clock_that_was_ahead_leaves_with_those_that_follow(
+    fresh: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "MIN_VERDICT_DAYS", 0)
+    fresh.close()
+    fresh.day = FIRST + 1000
+    fresh.open()
+    fresh.write(days=1)
+    fresh.day = FIRST
+    fresh.store.calendar.confirm()
+    fresh.write(days=4)
+    fresh.publisher.archiver.retention = Retention(hot_days=1)
+    fresh.settle()
+    assert fresh.archived == [FIRST + 1000, FIRST, FIRST + 1]
+    for reopened in (False, True):
+        if reopened:
+            fresh.close()
+            fresh.open()
+        for table in WRITTEN:
+            assert alike(rows_of(fresh.root / "lake", table), [paged(fresh.store, table)])
+    fresh.publisher.expirer.periods = Periods.read("2")
+    fresh.settle()
+    while fresh.publisher.expire():
+        pass
+    assert {day for _, day in by_day(fresh.root, "blocks")} == {1, 2, 3}
 
 
 @pytest.mark.parametrize(

@@ -471,11 +471,64 @@ def test_a_clock_behind_the_newest_rows_is_said_once_and_nothing_is_dropped_by_a
             assert commit() == [25_000]
             assert store.calendar.held
         assert caplog.messages == [
-            "the clock is 5000 days behind the newest rows: others are stored under their day, 2038-06-13, until then"
+            "the clock is 5000 days behind the newest rows: others are stored under their day, 2038-06-13, until then,"
+            " or until a reload confirms the clock"
         ]
         clock.jump = 5_001
         assert commit() == [25_000, 25_001]
         assert not store.calendar.held
+
+
+def test_days_follow_one_in_the_future_once_the_clock_is_confirmed(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    clock.jump = 2
+    system = SYSTEM._replace(clock=clock)
+
+    def commit(store: Store) -> list[int]:
+        store.commit([entry("blocks", 10, blocks(10, store.head))], {"s": store.head + 1})
+        return [partition.day for partition in store.database.partitions.days]
+
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+        assert commit(store) == [20_002]
+        clock.jump = 0
+        assert commit(store) == [20_002]
+        store.calendar.confirm()
+        assert commit(store) == [20_002, 20_000]
+        assert not store.calendar.held
+    with Store(tmp_path / "log.duckdb", system=system) as store:
+        clock.day += 1
+        assert commit(store) == [20_002, 20_000, 20_001]
+        clock.day += 1
+        assert commit(store) == [20_002, 20_000, 20_001], "the log has had this day"
+        clock.day += 1
+        assert commit(store) == [20_002, 20_000, 20_001, 20_003]
+        after, seen = 0, []
+        while (page := store.read("blocks", after, 100)).rows:
+            seen += page.columns["first_index"].tolist()
+            after = page.next_offset
+        assert seen == list(range(60))
+
+
+def test_a_day_in_the_future_is_dropped_with_the_one_that_followed(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    clock.jump = 5_000
+    with Store(tmp_path / "log.duckdb", system=SYSTEM._replace(clock=clock)) as store:
+        left = []
+        for day in range(5):
+            if day:
+                clock.jump, clock.day = 0, 20_000 + day
+                store.calendar.confirm()
+            store.commit([entry("blocks", 10, blocks(10, store.head))], {"s": store.head + 1})
+            store.apply_retention(Retention(days=2))
+            left.append([partition.day for partition in store.database.partitions.days])
+    future = 25_000
+    assert left == [
+        [future],
+        [future, 20_001],
+        [future, 20_001, 20_002],
+        [future, 20_001, 20_002, 20_003],
+        [20_002, 20_003, 20_004],
+    ]
 
 
 @pytest.mark.parametrize("confirmed", [True, False])

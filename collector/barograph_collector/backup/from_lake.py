@@ -131,7 +131,8 @@ def _fill(catalog: Catalog, name: str, part: Path, *, is_known: bool) -> None:
             day = (datetime.date.fromisoformat(places_of(table, path.parent)[DAY]) - EPOCH).days
             firsts[day] = min(span.first, firsts.get(day, span.first))
             days[day][table].append(path)
-    every = sorted(firsts)
+    # As in the log: a day in the future is followed by earlier ones.
+    every = sorted(firsts, key=lambda day: (firsts[day], day))
     ended, newest = every[:-1], every[-1] if every else None
     Database(part).close()
     with connect(part) as connection, transaction(connection):

@@ -84,12 +84,13 @@ class Archiver:
 
     def _due(self, position: int) -> Partition | None:
         """The oldest day that is to leave the database and can."""
-        days = self._store.database.partitions.days
+        partitions = self._store.database.partitions
+        days = partitions.days
         for day, following in itertools.pairwise(days):
             if day.archived or day.day in self._refused:
                 continue
             complete = day.rolled_up and following.first_offset <= position + 1
-            old = day.day < days[-1].day - self.retention.hot_days
+            old = partitions.actual_day(day) < days[-1].day - self.retention.hot_days
             return day if complete and (old or self._store.database.exceeds(self.retention.bytes)) else None
         return None
 

@@ -81,7 +81,7 @@ class Compactor:
             for table, path, size in catalog.files():
                 self._note(table, path, size)
         for (table, folder), spans in self._folders.items():
-            ended = folder.name.partition("=")[2] < today
+            ended = folder.name.partition("=")[2] != today
             if chosen := choose(spans, ended):
                 self._merge(catalog, writer, table, folder, chosen)
                 return len(chosen)

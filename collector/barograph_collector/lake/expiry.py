@@ -83,12 +83,13 @@ class Expirer:
 
         A day that is in the database stays: it has yet to be compared with its files.
         """
-        days = self._store.database.partitions.days
-        periods = self.periods
+        partitions = self._store.database.partitions
+        days, periods = partitions.days, self.periods
         state = (periods, *((day.day, day.archived) for day in days))
         if not days or not periods.days or state == self._done:
             return False
         hot = {day.day for day in days if not day.archived}
+        actual = {day.day: partitions.actual_day(day) for day in days}
         name = self._store.database.name
         files = [file for file in catalog.files() if Span.of(*file[1:], name) is not None]
         for table, path, _ in files:
@@ -96,7 +97,7 @@ class Expirer:
             date = datetime.date.fromisoformat(places[DAY])
             day = (date - EPOCH).days
             period = periods.of(table, places.get(CLUSTER, ""))
-            if period and day < days[-1].day - period and not (table in DAILY and day in hot):
+            if period and actual.get(day, day) < days[-1].day - period and not (table in DAILY and day in hot):
                 self._gone.rows += catalog.remove(RowRange(table, name, places))
                 self._gone.bytes += sum(size for _, other, size in files if other.parent == path.parent)
                 self._gone.dates.add(date)
@@ -118,6 +119,5 @@ class _Gone:
     def log(self) -> None:
         """One line for all of it, unless there was nothing."""
         if self.dates:
-            text = "%d rows and %.1f MB of files have left the lake, of %d days from %s to %s: their periods were over"
-            sizes = self.rows, self.bytes / 1e6, len(self.dates)
-            _log.info(text, *sizes, min(self.dates), max(self.dates))
+            text = "%d rows and %d bytes of files have left the lake, of %d days from %s to %s: their periods were over"
+            _log.info(text, self.rows, self.bytes, len(self.dates), min(self.dates), max(self.dates))

@@ -148,7 +148,7 @@ class Database:
         """
         dropped = 0
         while len(days := self.partitions.days) > 1 and days[1].first_offset <= upto + 1:
-            expired = retention.days and days[0].day < today - retention.days
+            expired = retention.days and self.partitions.actual_day(days[0]) < today - retention.days
             large = self.lake is None and not days[0].archived and self.exceeds(retention.bytes)
             if not expired and not large:
                 break

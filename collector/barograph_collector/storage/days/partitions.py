@@ -51,7 +51,10 @@ class DaySource(NamedTuple):
 
 
 class Partitions:
-    """The days of the log, oldest first. Belongs to the writer thread. All methods raise duckdb.Error."""
+    """The days in the order of the log. Belongs to the writer thread. All methods raise duckdb.Error.
+
+    A day in the future is followed by earlier ones, where a clock was ahead.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake: DataPath | None = None) -> None:
         """lake: where the files of archived days are."""
@@ -65,8 +68,8 @@ class Partitions:
                 self._create_views(self.days)
 
     def open(self, day: int, head: int) -> Partition:
-        """The partition for rows of this day after offset `head`; the newest one for an earlier day."""
-        if self.days and day <= self.days[-1].day:
+        """The partition for rows of this day after offset `head`; the newest one for a day that the log has had."""
+        if any(known.day == day for known in self.days):
             return self.days[-1]
         fresh = Partition(day, head + 1)
         with transaction(self._connection):
@@ -131,6 +134,12 @@ class Partitions:
     def first_offset(self) -> int:
         """The lowest offset that rows of daily tables can have: 1 until a day has been dropped."""
         return self.days[0].first_offset if self.days else 1
+
+    def actual_day(self, partition: Partition) -> int:
+        """The day of a partition, or where that is in the future the one that followed: a clock was ahead."""
+        if partition.day <= self.days[-1].day:
+            return partition.day
+        return min(later.day for later in self.days if later.first_offset >= partition.first_offset)
 
     def first_offset_of(self, day: int) -> int:
         """The lowest offset that rows of a day can have."""

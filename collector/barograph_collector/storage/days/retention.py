@@ -36,7 +36,7 @@ class Calendar:
     After such a jump the day is that before it, and goes on with the monotonic clock. A clock that stays so for a day
     is right, and so is one that a person confirms. Until then nothing is dropped by age: a wrong clock would drop all
     days, and rows would be stored under a day that is not over for a long time. Nor is anything dropped while the clock
-    is a day or more behind the newest rows: one of the two is wrong.
+    is a day or more behind the newest rows: one of the two is wrong. Only a person can confirm the clock then.
     """
 
     def __init__(self, clock: Clock, last_day: int | None) -> None:
@@ -64,8 +64,14 @@ class Calendar:
         passed = self._day + int((monotonic - self._at) // DAY_SECONDS)
         confirmed, self._confirmed = self._confirmed, False
         behind, self._is_behind = self._is_behind, read < self._day - 1
+        if self._is_behind and confirmed:
+            self._is_behind = False
+            return self._follow(read)
         if self._is_behind and not behind:
-            text = "the clock is %d days behind the newest rows: others are stored under their day, %s, until then"
+            text = (
+                "the clock is %d days behind the newest rows: others are stored under their day, %s, until then, or"
+                " until a reload confirms the clock"
+            )
             _log.warning(text, self._day - read, EPOCH + datetime.timedelta(self._day))
         if read <= passed + 1 or confirmed:
             return self._follow(max(read, self._day))
