@@ -20,7 +20,7 @@ from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import is_clustered
 from barograph_collector.storage.days.archive import TIME_COLUMNS, ArchivedFile
 from barograph_collector.storage.days.data_path import DataPath
-from barograph_collector.storage.days.partitions import Partition
+from barograph_collector.storage.days.partitions import Partition, actual_day
 from barograph_collector.storage.days.retention import EPOCH, KEEP_ALL, Retention
 from barograph_collector.storage.layout import DAILY, FOLLOWING, LOG_COLUMNS, OFFSET, quoted
 from barograph_collector.storage.store import Store
@@ -84,13 +84,12 @@ class Archiver:
 
     def _due(self, position: int) -> Partition | None:
         """The oldest day that is to leave the database and can."""
-        partitions = self._store.database.partitions
-        days = partitions.days
+        days = self._store.database.partitions.days
         for day, following in itertools.pairwise(days):
             if day.archived or day.day in self._refused:
                 continue
             complete = day.rolled_up and following.first_offset <= position + 1
-            old = partitions.actual_day(day) < days[-1].day - self.retention.hot_days
+            old = actual_day(day, days) < days[-1].day - self.retention.hot_days
             return day if complete and (old or self._store.database.exceeds(self.retention.bytes)) else None
         return None
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from barograph_collector.lake.catalog import Catalog
 from barograph_collector.lake.compaction import Span
 from barograph_collector.lake.layout import CLUSTER, DAY, RowRange, is_clustered, places_of
+from barograph_collector.storage.days.partitions import actual_day
 from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
 from barograph_collector.storage.store import Store
@@ -83,13 +84,12 @@ class Expirer:
 
         A day that is in the database stays: it has yet to be compared with its files.
         """
-        partitions = self._store.database.partitions
-        days, periods = partitions.days, self.periods
+        days, periods = self._store.database.partitions.days, self.periods
         state = (periods, *((day.day, day.archived) for day in days))
         if not days or not periods.days or state == self._done:
             return False
         hot = {day.day for day in days if not day.archived}
-        actual = {day.day: partitions.actual_day(day) for day in days}
+        actual = {day.day: actual_day(day, days) for day in days}
         name = self._store.database.name
         files = [file for file in catalog.files() if Span.of(*file[1:], name) is not None]
         for table, path, _ in files:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from barograph_collector.storage.connection import StoreError, connect, first_line, transaction
 from barograph_collector.storage.days.archive import ArchivedFile
 from barograph_collector.storage.days.data_path import DataPath
-from barograph_collector.storage.days.partitions import Partitions
+from barograph_collector.storage.days.partitions import Partitions, actual_day
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import DAILY, JOURNAL, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
 from barograph_collector.storage.migrations import migrate
@@ -148,7 +148,7 @@ class Database:
         """
         dropped = 0
         while len(days := self.partitions.days) > 1 and days[1].first_offset <= upto + 1:
-            expired = retention.days and self.partitions.actual_day(days[0]) < today - retention.days
+            expired = retention.days and actual_day(days[0], days) < today - retention.days
             large = self.lake is None and not days[0].archived and self.exceeds(retention.bytes)
             if not expired and not large:
                 break

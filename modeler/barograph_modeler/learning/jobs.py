@@ -65,23 +65,26 @@ class PendingJobs:
                     end = JobEnd(float(runtime), int(status), int(intervals), now, bool(other), float(at))
                     self._job(job).end = end
             case "scores":
-                for job, state, score, final, members, hosts in zip(
-                    *(columns[name] for name in ("job", "state", "score", "final", "members", "hosts")), strict=True
-                ):
-                    if (pending := self._pending.get(job)) is not None:
-                        # An alarm may have been taken back.
-                        pending.score = float(score) if final else max(pending.score, float(score))
-                        pending.inconclusive = state == "inconclusive"
-                        if final:
-                            pending.final, pending.blamed = True, _blamed(members, hosts)
-                        if final and pending.end is not None:
-                            self._scored_until = max(self._scored_until, pending.end.seen_at)
+                self._read_scores(columns)
             case "outcomes":
                 # A log that is read again has these of runs of which it keeps no verdict any more.
                 for job, result in zip(columns["job"], columns["result"], strict=True):
                     if (pending := self._pending.get(job)) is not None and not pending.final:
                         pending.final = True
                         pending.score = math.inf if result == "withheld" else 0.0
+
+    def _read_scores(self, columns: Mapping[str, Column]) -> None:
+        for job, state, score, final, members, hosts in zip(
+            *(columns[name] for name in ("job", "state", "score", "final", "members", "hosts")), strict=True
+        ):
+            if (pending := self._pending.get(job)) is not None:
+                # An alarm may have been taken back.
+                pending.score = float(score) if final else max(pending.score, float(score))
+                pending.inconclusive = state == "inconclusive"
+                if final:
+                    pending.final, pending.blamed = True, _blamed(members, hosts)
+                if final and pending.end is not None:
+                    self._scored_until = max(self._scored_until, pending.end.seen_at)
 
     def expect(self, jobs: Iterable[str], users: Iterable[str]) -> None:
         """Hold rows of these jobs of these users; their workloads are not known yet."""

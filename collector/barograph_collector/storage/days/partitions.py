@@ -135,12 +135,6 @@ class Partitions:
         """The lowest offset that rows of daily tables can have: 1 until a day has been dropped."""
         return self.days[0].first_offset if self.days else 1
 
-    def actual_day(self, partition: Partition) -> int:
-        """The day of a partition, or where that is in the future the one that followed: a clock was ahead."""
-        if partition.day <= self.days[-1].day:
-            return partition.day
-        return min(later.day for later in self.days if later.first_offset >= partition.first_offset)
-
     def first_offset_of(self, day: int) -> int:
         """The lowest offset that rows of a day can have."""
         return next((partition.first_offset for partition in self.days if partition.day == day), 1)
@@ -170,6 +164,18 @@ class Partitions:
             parts = [f'SELECT {columns} FROM "{partition.table(name)}"' for partition in days if not partition.archived]
             query = " UNION ALL ".join(parts) or nothing(name)
             self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {query}')
+
+
+def actual_day(partition: Partition, days: Sequence[Partition]) -> int:
+    """The day of a partition, or where that is in the future the one that followed: a clock was ahead.
+
+    >>> days = Partition(21_000, 1), Partition(20_001, 5), Partition(20_002, 9)
+    >>> [actual_day(day, days) for day in days]
+    [20001, 20001, 20002]
+    """
+    if partition.day <= days[-1].day:
+        return partition.day
+    return min(later.day for later in days if later.first_offset >= partition.first_offset)
 
 
 def hours(blocks: str, jobs: str) -> str:
