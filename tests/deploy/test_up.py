@@ -52,7 +52,7 @@ def test_a_killed_daemon_is_restarted_and_ctrl_c_stops_all_in_order(tmp_path):
 def test_up_brings_rows_into_a_lake(tmp_path):
     lake = tmp_path / "lake"
     with Up(tmp_path, f"--lake={lake}") as service:
-        service.wait_for(f"the lake {lake} has rows up to 0")
+        service.wait_for(f"the lake {lake} has rows up to 0 of log ")
         command = [sys.executable, "-m", "barograph", "run", "--", "true"]
         subprocess.run(command, env=service.environment, check=True, timeout=120)
         wait_until(lambda: list(lake.rglob("main/runs/**/*.parquet")), "the row of the run is in the lake")

@@ -349,7 +349,7 @@ class Publisher:
         # Before a commit has this word: after a crash it is not taken for that of another process.
         self._writers = (catalog.last_writer, self._word)
         self._reach(position)
-        _log.info("the lake %s has rows up to %d", self._lake.data.lake, position)
+        _log.info("the lake %s has rows up to %d of log %s", self._lake.data.lake, position, self._store.database.name)
         return catalog
 
     def close(self) -> None:
