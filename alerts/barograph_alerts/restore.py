@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,8 +23,8 @@ MAX_ROWS: Final = 200_000
 """Latest rows of a table among which the collector looks."""
 MAX_VERDICTS: Final = 20_000
 """Latest final verdicts that are read. Of those before them the ones that blame nodes are, and the jobs' names."""
-JOBS_OF_QUERY: Final = 500
-"""Open jobs that a query names."""
+JOBS_OF_QUERY: Final = 20_000
+"""Open jobs that a query names, at most."""
 MAX_OPEN_DAYS: Final = 30
 """A job whose row is older and that has no end is given up: its end was lost, and all blocks since would be read."""
 NEAR: Final = 250_000
@@ -158,8 +158,8 @@ class Restore:
         """Watch no job that began long ago and has ended: the lake keeps no verdict for ever."""
         old = sorted(self._scorer.open_jobs(names, log.long_ago - 1))
         for start in range(0, len(old), JOBS_OF_QUERY):
-            listed = ", ".join(map(literal, old[start : start + JOBS_OF_QUERY]))
-            for page in select(source.reader, "runs", f"job IN ({listed})", ["job"]):
+            listed = names_as_rows(old[start : start + JOBS_OF_QUERY])
+            for page in select(source.reader, "runs", f"job IN (SELECT {listed})", ["job"]):
                 self._scorer.close(page.columns["job"])
 
     def _read_last(self, source: FollowedCollector, table: str, head: int, now: float) -> None:
@@ -180,12 +180,12 @@ class Restore:
             return
         begun = [(job, workload, at) for job, workload, at in self._scorer.begun(opened) if math.isfinite(at)]
         for start in range(0, len(begun), JOBS_OF_QUERY):
-            jobs = begun[start : start + JOBS_OF_QUERY]
-            values = ", ".join(f"({literal(job)}, {literal(workload)}, {at!r})" for job, workload, at in jobs)
+            jobs, workloads, times = zip(*begun[start : start + JOBS_OF_QUERY], strict=True)
+            values = f"{names_as_rows(jobs)}, {names_as_rows(workloads)}, unnest({literal(str(list(times)))}::DOUBLE[])"
             within = f'"offset" >= {reader.read("paces", -MAX_ROWS, 1).next_offset}'
             found, _ = ask(
                 reader,
-                f"WITH begun(job, workload, since) AS (VALUES {values})"
+                f"WITH begun(job, workload, since) AS (SELECT {values})"
                 ' SELECT max("offset") FILTER (fitted_at <= since) AS first, job FROM begun JOIN paces USING (workload)'
                 f' WHERE {within} AND NOT EXISTS (FROM events WHERE {CHANGED} AND source = workload AND "at" >= since'
                 f' AND {ACCEPTED}) GROUP BY job HAVING first < max("offset")',
@@ -196,7 +196,9 @@ class Restore:
                 of_offset.setdefault(offset, []).append(job)
             if not of_offset:
                 continue
-            for page in select(reader, "paces", f'"offset" IN ({", ".join(map(str, of_offset))})'):
+            for page in select(
+                reader, "paces", f'"offset" IN (SELECT unnest({literal(str(list(of_offset)))}::BIGINT[]))'
+            ):
                 for number, offset in enumerate(page.columns["offset"]):
                     row = {name: values[number] for name, values in page.columns.items()}
                     for job in of_offset[int(offset)]:
@@ -250,6 +252,15 @@ def _last(table: str, first: int, last: int) -> str:
     latest = f'SELECT {key} FROM "{table}" WHERE {within} GROUP BY 1 ORDER BY max("offset") DESC LIMIT {most}'
     last_of_each = f'SELECT max("offset") FROM "{table}" WHERE {within} AND {key} IN ({latest})'
     return f'"offset" IN ({last_of_each} GROUP BY {", ".join((key, *others))})'
+
+
+def names_as_rows(names: Iterable[str]) -> str:
+    """Names of jobs or workloads as a column in SQL. One constant is parsed sooner than many.
+
+    >>> print(names_as_rows(["hpc/1.0.0", "hpc/2.0.0"]))
+    unnest(string_split('hpc/1.0.0,hpc/2.0.0', ','))
+    """
+    return f"unnest(string_split({literal(','.join(names))}, ','))"
 
 
 def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> list[dict[str, int]]:

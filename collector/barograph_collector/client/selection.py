@@ -54,8 +54,10 @@ def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()
             before = filled[first - 1] if first else 0
             stop = max(int(np.searchsorted(filled, before + PAGE_BYTES, side="right")), first + 1)
             after = int(offsets[stop - 1])
-            within = f'"offset" BETWEEN {offsets[first]} AND {after}'
-            text = f'SELECT {columns} FROM "{table}" WHERE {within} AND ({condition}) ORDER BY "offset"'
+            # The condition is not asked again; one constant is parsed sooner than many.
+            listed = f"'{offsets[first:stop].tolist()}'::BIGINT[]"
+            within = f'"offset" BETWEEN {offsets[first]} AND {after} AND "offset" IN (SELECT unnest({listed}))'
+            text = f'SELECT {columns} FROM "{table}" WHERE {within} ORDER BY "offset"'
             rows, _ = ask(reader, text, PAGE_ROWS)
             yield RowBatch(
                 {
