@@ -5,6 +5,9 @@ them. The first has not ended: its end was lost, or it runs still. The modeler b
 one of the whole log. `make bench PYTEST="-k restarted"` takes 1 and 3 million rows of blocks, and 3 million with all
 days but two in the lake. `-k ten_million`, `-k ten_million_in_the_lake`, `-k many_jobs` (200,000 of 10 rows), and
 `-k many_workloads` (as many, each of a workload of its own) take minutes.
+
+Beside the time that passes is printed what of it daemon and collector took of processors, and how long their threads
+were ready to run and had none: the rest of a busy machine.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +29,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from barograph.lab.bench.measured_collector import Usage
 from barograph_agent.protocol.tables import TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.log_reader import LogReader
@@ -221,15 +225,31 @@ def _sql(value: Any) -> str:
     return literal(str(value))
 
 
+class Share(NamedTuple):
+    """What a process has had of the machine, in seconds. ready: of all threads, ready to run and without a core."""
+
+    processor: float = 0.0
+    ready: float = 0.0
+
+    @classmethod
+    def of(cls, pid: int) -> Share:
+        """That of a process that runs."""
+        delays = 0
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # it has ended
+                delays += int((thread / "schedstat").read_text().split()[1])
+        return cls(Usage.of(pid).cpu_seconds, delays / 1e9)
+
+
 @contextmanager
-def daemon(name: str, endpoint: str, directory: Path, *options: str) -> Iterator[float]:
-    """`barograph modeler` or `alerts` as a process; the time of its start by `time.perf_counter`."""
+def daemon(name: str, endpoint: str, directory: Path, *options: str) -> Iterator[tuple[float, int]]:
+    """`barograph modeler` or `alerts` as a process; the time of its start by `time.perf_counter`, and its number."""
     command = [sys.executable, "-m", f"barograph_{name}.main", "--collector", endpoint, "--metrics", "127.0.0.1:0"]
     with (directory / f"{name}.log").open("ab") as log:
         began = time.perf_counter()
         process = subprocess.Popen([*command, *options], stdout=log, stderr=log)
         try:
-            yield began
+            yield began, process.pid
         finally:
             assert process.poll() is None, (directory / f"{name}.log").read_text()
             process.send_signal(signal.SIGTERM)
@@ -317,7 +337,8 @@ def test_restarted_daemons_judge_a_new_job(name: str, tmp_path: Path, request: p
             job = NewJob(
                 producer, numbers, number, number % history.workloads, history.blocks, now + number - history.jobs
             )
-            with daemon(program, collector.endpoint, tmp_path, *options) as at:
+            before = Share.of(collector.process.pid)
+            with daemon(program, collector.endpoint, tmp_path, *options) as (at, pid):
                 job.run(assigned=program == "alerts")
                 found: list[dict[str, Any]] = []
 
@@ -329,9 +350,13 @@ def test_restarted_daemons_judge_a_new_job(name: str, tmp_path: Path, request: p
 
                 wait_until(is_there, f"{program} has written {table} of {job.name}", 1200.0, every=0.1)
                 took = time.perf_counter() - at
+                own, of_collector = Share.of(pid), Share.of(collector.process.pid)
             (one,) = (row for row in found if wanted(row))
             what = one.get("sentence") or one.get("how")
-            return f"{took:8.1f} s{'' if took <= MAX_SECONDS else ' MISSED'}: {what:.60}"
+            spent = of_collector.processor - before.processor
+            waited = own.ready + of_collector.ready - before.ready
+            shares = f"{own.processor:.1f} s processor time, collector {spent:.1f} s, {waited:.1f} s without a core"
+            return f"{took:8.1f} s{'' if took <= MAX_SECONDS else ' MISSED'} ({shares}): {what:.40}"
 
         def is_final(row: dict[str, Any]) -> bool:
             return bool(row["final"])
