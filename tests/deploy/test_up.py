@@ -36,7 +36,7 @@ def test_a_killed_daemon_is_restarted_and_ctrl_c_stops_all_in_order(tmp_path):
         before = {name: service.pid(name) for name in DAEMONS}
         for name, pid in before.items():
             os.kill(pid, signal.SIGKILL)
-            service.wait_for(f"{name} ended with status -9, starting it again")
+            service.wait_for(f"{name} was killed by SIGKILL, starting it again")
         service.wait_for(" collector listening on ", times=2)
         service.wait_for(" alerts following the log", times=2)
         service.wait_for(" page showing the log", times=2)
@@ -79,7 +79,7 @@ def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
         command = [sys.executable, "-m", "barograph", "import", str(file), "--cluster=lab"]
         subprocess.run(command, env=environment, check=True, timeout=120)
         os.kill(service.pid(f"--state={service.state / 'shard2'}"), signal.SIGKILL)
-        service.wait_for("collector2 ended with status -9, starting it again")
+        service.wait_for("collector2 was killed by SIGKILL, starting it again")
         done = subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True, text=True)
         assert done.stdout.startswith("0 runs added, 60 known already")
 

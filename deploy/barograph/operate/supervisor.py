@@ -132,8 +132,8 @@ class Supervisor:
                 delay = 0.0 if child.failures == 0 else min(2.0 ** (child.failures - 1), BACKOFF_LIMIT_SECONDS)
                 child.failures += 1
                 child.restart_at = now + delay
-                status = child.process.returncode
-                _log.warning("%s ended with status %d, starting it again in %.0f s", child.daemon.name, status, delay)
+                end = _end_of(child.process.returncode)
+                _log.warning("%s %s, starting it again in %.0f s", child.daemon.name, end, delay)
             if now >= child.restart_at:
                 child.start(now)
 
@@ -184,3 +184,12 @@ def _launch(command: list[str], environment: Mapping[str, str]) -> Process:
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _end_of(status: int) -> str:
+    """How a process has ended, in words. status: as Popen has it.
+
+    >>> _end_of(3), _end_of(-9)
+    ('ended with status 3', 'was killed by SIGKILL')
+    """
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     if found.lake_files:
         print(f"  {found.lake_rows:,} rows in {found.lake_files:,} files of the lake")
     for path in found.deleted:
-        print(f"  {path}")
+        print(f"  the file {path}")
     for path in found.left:
         print(f"left: {path}, an older log")
     if not options.yes:
