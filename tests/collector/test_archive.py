@@ -491,7 +491,7 @@ def by_day(root: Path, table: str) -> set[tuple[str, int]]:
 
 
 def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(
-    fresh: History, caplog: pytest.LogCaptureFixture
+    fresh: History, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = fresh
     caplog.set_level(logging.INFO)
@@ -503,8 +503,17 @@ def test_each_table_and_cluster_leaves_the_lake_after_its_own_period(
     # Days 2 and 3 are in the database: they stay, whatever their period.
     history.publisher.expirer.periods = Periods.read("3 silences=2 c1/=0 c1/blocks=1")
     before = len(list((history.root / "lake").rglob("*.parquet")))
+    monkeypatch.setattr(expiry, "MAX_LEAVING", 3)
+    catalog = history.publisher._catalog
+    assert catalog is not None
+    with catalog.reading():
+        count = "SELECT max(snapshot_id) FROM ducklake_snapshots('lake')"
+        (commits,) = catalog.connection.execute(count).fetchone() or ()
     while history.publisher.expire():
         pass
+    with catalog.reading():
+        assert catalog.connection.execute(count).fetchone() == (commits + 2,)
+    assert history.publisher.figures.expired == 4, "silences of a day and two clusters, blocks of two days"
     assert before == len(list((history.root / "lake").rglob("*.parquet")))
     gone = [record.message for record in caplog.records if "have left the lake" in record.message]
     rows = sum(

@@ -176,7 +176,7 @@ class _Found:
             if file.rows:
                 catalog.replace(within, file, rows=rows)
             else:
-                catalog.remove(within)
+                catalog.remove([within])
                 catalog.data.unlink(file.path)
         Archiver(self._store).refresh(catalog)
         catalog.forget(self._now() + 60.0)

@@ -7,7 +7,7 @@ lake. A commit whose outcome is unknown is looked up there; it is never repeated
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -142,11 +142,12 @@ class Catalog:
             for file in files:
                 self._register(file)
 
-    def remove(self, within: RowRange) -> int:
-        """Delete these rows, which are whole files; returns how many. Raises LakeError."""
+    def remove(self, ranges: Collection[RowRange]) -> int:
+        """Delete rows, which are whole files, by one commit; returns how many. Raises LakeError."""
         with self._transaction():
-            self._describe(f"removed rows of {within.table}", self._committed())
-            return self._delete(within)
+            tables = ", ".join(sorted({within.table for within in ranges}))
+            self._describe(f"removed rows of {tables}", self._committed())
+            return sum(map(self._delete, ranges))
 
     def files(self) -> list[tuple[str, PurePosixPath, int]]:
         """The table, path below the data path, and size in bytes of each file. Raises LakeError."""

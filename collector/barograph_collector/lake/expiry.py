@@ -1,6 +1,7 @@
 """Expiry: rows leave the lake after a period, which tables and clusters may each have their own.
 
-A day leaves as a whole, by one commit. Its files are deleted with those that merges have replaced.
+A day of a table and cluster leaves as a whole, many of them by one commit. Their files are deleted with those that
+merges have replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple, Self
 
 from barograph_collector.lake.catalog import Catalog
@@ -23,6 +25,8 @@ from barograph_collector.storage.store import Store
 _WORD: Final = re.compile(r"(?:(?:(?P<cluster>[^/\s=]+)/)?(?P<table>\w*)=)?(?P<days>\d{1,6})")
 MIN_VERDICT_DAYS: Final = 31
 """A restarted alerts daemon takes a job of the last 30 days that has no verdict for one that is open."""
+MAX_LEAVING: Final = 100
+"""Days of a table and cluster that leave by one commit: the first time there may be thousands."""
 FORM: Final = "DAYS, TABLE=DAYS, CLUSTER/=DAYS or CLUSTER/TABLE=DAYS, separated by spaces"
 _log = logging.getLogger(__name__)
 
@@ -79,33 +83,36 @@ class Expirer:
         self._done: object = None
         self._gone = _Gone()
 
-    def step(self, catalog: Catalog) -> bool:
-        """Let one day of one table and cluster leave; whether there was one. Raises LakeError.
+    def step(self, catalog: Catalog) -> int:
+        """Let days of a table and cluster leave, at most MAX_LEAVING; returns how many. Raises LakeError.
 
         A day that is in the database stays: it has yet to be compared with its files.
         """
         days, periods = self._store.database.partitions.days, self.periods
         state = (periods, *((day.day, day.archived) for day in days))
         if not days or not periods.days or state == self._done:
-            return False
+            return 0
         hot = {day.day for day in days if not day.archived}
         actual = {day.day: actual_day(day, days) for day in days}
         name = self._store.database.name
         files = [file for file in catalog.files() if Span.of(*file[1:], name) is not None]
+        leaving: dict[PurePosixPath, RowRange] = {}
         for table, path, _ in files:
             places = places_of(table, path.parent)
-            date = datetime.date.fromisoformat(places[DAY])
-            day = (date - EPOCH).days
+            day = (datetime.date.fromisoformat(places[DAY]) - EPOCH).days
             period = periods.of(table, places.get(CLUSTER, ""))
-            if period and actual.get(day, day) < days[-1].day - period and not (table in DAILY and day in hot):
-                self._gone.rows += catalog.remove(RowRange(table, name, places))
-                self._gone.bytes += sum(size for _, other, size in files if other.parent == path.parent)
-                self._gone.dates.add(date)
-                return True
+            is_over = period and actual.get(day, day) < days[-1].day - period and not (table in DAILY and day in hot)
+            if is_over and (path.parent in leaving or len(leaving) < MAX_LEAVING):
+                leaving[path.parent] = RowRange(table, name, places)
+        if leaving:
+            self._gone.rows += catalog.remove(leaving.values())
+            self._gone.bytes += sum(size for _, path, size in files if path.parent in leaving)
+            self._gone.dates |= {datetime.date.fromisoformat(one.places[DAY]) for one in leaving.values()}
+            return len(leaving)
         self._done = state
         self._gone.log()
         self._gone = _Gone()
-        return False
+        return 0
 
 
 @dataclass

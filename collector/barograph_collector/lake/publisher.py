@@ -321,9 +321,9 @@ class Publisher:
         """Let a day whose period is over leave the lake; whether there was one. Raises as `publish`."""
         catalog = self._catalog or self._open()
         catalog.check(self._known)
-        if self._store.calendar.held or not self.expirer.step(catalog):
+        if self._store.calendar.held or not (expired := self.expirer.step(catalog)):
             return False
-        self.figures.expired += 1
+        self.figures.expired += expired
         self._compactor.forget()
         self.archiver.forget()
         return True
