@@ -178,12 +178,13 @@ class Program:
                 self.fast,
                 self.sweeps,
                 self.prints,
+                self.dumps,
                 self.folded,
                 self.rows,
             ),
         )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.22, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02)
+        shares = (0.20, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
@@ -397,6 +398,22 @@ class Program:
                 trace.now += 0.0001
                 trace.collectives.append(trace.now)
             ends += self._run(trace, lambda: [*same(), *more()], each, seconds, rng)
+        self.loops = [Loop("steps", ends, may_be=True)]
+        return trace
+
+    def dumps(self, rng: np.random.Generator, rank: int) -> Trace:
+        """Steps, and after many of them some collectives of all ranks with a few calls between two, as for output."""
+        parts, trace = self._begin(rng, rank)
+        same, more, write = parts.halo(), parts.some(1), parts.call("Send", 1, 0)
+        seconds, each = float(rng.uniform(0.002, 0.05)), int(rng.integers(20, 81))
+        several, ends = int(rng.integers(2, 6)), []
+        self.before = len(trace.collectives)
+        for _ in range(max(int(rng.uniform(8, 25) / (each * seconds)), 6)):
+            ends += self._run(trace, lambda: [*same(), *more()], each, seconds, rng)
+            for _ in range(several):
+                trace.now += 0.0001
+                trace.collectives.append(trace.now)
+                trace.make([write] * int(rng.integers(1, 5)), 0.0001)
         self.loops = [Loop("steps", ends, may_be=True)]
         return trace
 

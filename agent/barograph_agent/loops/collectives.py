@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,29 @@ MIN_REPEATED: Final = 0.3
 Integers = npt.NDArray[np.int64]
 
 
+class Rounds(NamedTuple):
+    """Of rounds between two collectives, the number of those with more than MIN_ITERATIONS calls, and calls in them.
+
+    A program that writes something now and then may make some collectives there, with a few calls between two.
+    """
+
+    number: int = 0
+    calls: int = 0
+    others: int = 0
+    """Calls in other rounds."""
+
+    def add(self, calls: Integers) -> Rounds:
+        """With others. calls: in each."""
+        long = calls > MIN_ITERATIONS
+        number, inside = int(np.count_nonzero(long)), int(calls[long].sum())
+        return Rounds(self.number + number, self.calls + inside, self.others + int(calls.sum()) - inside)
+
+    @property
+    def are_most(self) -> bool:
+        """Whether most calls are in such rounds, of some at least."""
+        return self.number >= MIN_ROUNDS and self.calls >= MIN_IN_ROUNDS * (self.calls + self.others)
+
+
 class Collectives:
     """Those of one ring. `look` is called once, `add` once or more in each step."""
 
@@ -65,8 +88,9 @@ class Collectives:
         self._ends = Newest(MAX_POINTS, np.int64)
         self._rounds: deque[tuple[int, int]] = deque(maxlen=MIN_ROUNDS + 1)
         """Of the last rounds with calls, the number of the collective after it, and of the calls."""
-        self._whole = 0
-        """Rounds of more than MIN_ITERATIONS calls that have ended."""
+        self._long = Rounds()
+        self._grown = False
+        """Whether there is a round of more than MIN_ITERATIONS calls since the last look."""
         self._calls_each: deque[float] = deque(maxlen=MIN_ROUNDS)
         self._weighs_from, self._rest = -math.inf, WEIGH_SECONDS
         self.flows = 0
@@ -125,16 +149,19 @@ class Collectives:
         if self._noted > first:
             self._ends.append(self._ring.records(first, self._noted)["exit_ns"].astype(np.int64))
         after, counts = np.unique(np.searchsorted(self._ends.newest(), times), return_counts=True)
-        for number, count in zip(after[-MIN_ROUNDS - 1 :].tolist(), counts[-MIN_ROUNDS - 1 :].tolist(), strict=True):
-            if number > 0:
-                self._add_to_round(self._ends.dropped + number, count)
+        self._add_to_rounds(self._ends.dropped + after[after > 0], counts[after > 0])
 
-    def _add_to_round(self, number: int, calls: int) -> None:
-        if self._rounds and self._rounds[-1][0] == number:
-            calls += self._rounds.pop()[1]
+    def _add_to_rounds(self, numbers: Integers, calls: Integers) -> None:
+        """numbers: of the collective after each round, ascending. calls: in each."""
+        if not len(numbers):
+            return
+        if self._rounds and self._rounds[-1][0] == numbers[0]:
+            calls[0] += self._rounds.pop()[1]
         elif self._rounds:
-            self._whole += self._rounds[-1][1] > MIN_ITERATIONS
-        self._rounds.append((number, calls))
+            self._long = self._long.add(np.array([self._rounds[-1][1]]))
+        self._long = self._long.add(calls[:-1])
+        self._rounds.extend(zip(numbers.tolist(), calls.tolist(), strict=True))
+        self._grown |= bool((calls > MIN_ITERATIONS).any())
 
     def _complete(self) -> list[int]:
         """Calls in each of the last rounds between two collectives."""
@@ -145,12 +172,19 @@ class Collectives:
     def are_rare(self) -> bool:
         """Whether there are as many calls between them as between some iterations."""
         complete = self._complete()
-        return len(complete) == MIN_ROUNDS and min(complete) > MIN_ITERATIONS
+        return (len(complete) == MIN_ROUNDS and min(complete) > MIN_ITERATIONS) or self._ended.are_most
 
     @property
     def are_surely_rare(self) -> bool:
         """Whether that has been so again and again."""
-        return self._whole >= ENOUGH_ROUNDS
+        return self._ended.number >= ENOUGH_ROUNDS
+
+    @property
+    def _ended(self) -> Rounds:
+        """The rounds that have ended."""
+        end = self._ends.dropped + len(self._ends)
+        last = [calls for number, calls in list(self._rounds)[-1:] if number < end]
+        return self._long.add(np.array(last, np.int64))
 
     def weigh(self, now: float, calls: int, *, may_search: bool) -> bool:
         """Whether iterations are to be sought that outnumber the collectives. Those are held back while it is likely.
@@ -162,16 +196,18 @@ class Collectives:
             return False
         if max(self._calls_each, default=0.0) <= MIN_CALLS and self.calls_since <= MIN_ITERATIONS:
             return False
-        complete = self._complete()
-        likely = (complete[-1] if complete else calls) > MIN_ITERATIONS
+        ended, are_rare = self._ended, self.are_rare
+        likely = self._grown or are_rare or (calls > MIN_ITERATIONS and not self._complete())
+        self._grown = False
         since = now if since is None else since
         if not likely and self._recalls:
             return False  # what is told first is not told again: the next round may be one
-        if not likely or now - since > MAX_QUIET_SECONDS or self.are_crowded(MAX_HELD):
+        is_over = now - since > MAX_QUIET_SECONDS or (ended.number >= MIN_ROUNDS and not are_rare)
+        if not likely or is_over or self.are_crowded(MAX_HELD):
             self.rest(now)
             return False
         self.held_since = since
-        return self.are_rare and may_search
+        return are_rare and may_search
 
     def rests(self, now: float) -> bool:
         """Whether nothing is compared at this time."""
@@ -179,7 +215,7 @@ class Collectives:
 
     def rest(self, now: float, *, searched: bool = False) -> None:
         """Compare nothing for a while."""
-        self.held_since, self._weighs_from = None, now + self._rest
+        self.held_since, self._weighs_from, self._long = None, now + self._rest, Rounds()
         if searched or self._rest < MAX_WEIGH_SECONDS:
             self._rest = min(2 * self._rest, self._longest_rest)
 
@@ -195,7 +231,7 @@ class Collectives:
         """Forget when they ended."""
         self._ends.clear()
         self._rounds.clear()
-        self._whole = 0
+        self._long = Rounds()
 
 
 def outnumber(times: Integers, points: Integers) -> bool:
