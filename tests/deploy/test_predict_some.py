@@ -52,6 +52,19 @@ def test_an_answer_is_not_asked_for_again_and_a_second_refusal_is_the_first():
     assert answer == {"refusal": "the runs have 2 sizes", "others": OTHERS}
 
 
+class SlowModeler(Modeler):
+    """Refuses at once, and answers too late where a size is named."""
+
+    def predict(self, fields: Mapping[str, Any], credentials: Mapping[str, str]) -> dict[str, Any]:
+        if "param.input2" in fields:
+            raise modeler.ModelerUnavailable("the modeler does not answer within 10 s")
+        return super().predict(fields, credentials)
+
+
+def test_that_the_modeler_does_not_answer_is_not_a_question_of_the_size():
+    assert ask(SlowModeler(input2="1")) == (None, "the modeler does not answer within 10 s")
+
+
 class SeriesModeler(Modeler):
     """Has a series: sizes of one scale each, which are only predicted along it."""
 
