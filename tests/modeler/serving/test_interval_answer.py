@@ -29,6 +29,7 @@ from barograph_modeler.serving.page import PredictPage
 from helpers.features import inline_features
 from helpers.jobs import CLASSES, Simulation, verdict
 from helpers.log import Producer, collector_on
+from helpers.phases import node_rows
 from helpers.scaling import Campaign
 from helpers.works import new_modeler
 
@@ -144,10 +145,11 @@ def learned(
     intervals: int = 2 * COUNT,
     imported: bool = False,
     sizes: Mapping[int, int] | None = None,
+    per_node: int = 0,
 ) -> ModelerProcessor:
     """A modeler that has read one job per scale, with 3 of 4 parts of the time in the first class.
 
-    sizes: the parameter n by ranks.
+    sizes: the parameter n by ranks. per_node: ranks of each node, whose work in the first class is read too.
     """
     modeler, simulation, rng = new_modeler(), Simulation(intervals=intervals), np.random.default_rng(3)
     for ranks in scales:
@@ -161,6 +163,10 @@ def learned(
         blocks = job["blocks"]
         blocks |= dict.fromkeys(("sum_seconds", "min_seconds", "max_seconds"), values)
         blocks |= {"sum_squares": values**2, "sum_cubes": values**3}
+        for node in range(ranks // per_node if per_node else 0):
+            own = 1e-4 * (1 + 0.1 * rng.standard_normal() + 0.05 * rng.standard_normal((100, per_node)))
+            rows = node_rows(str(job["jobs"]["job"][0]), f"n{node}", own)
+            modeler.observe("phases", rows | {"class_id": np.array([CLASSES[0]], np.uint64)}, simulation.now)
         for table in ("runs", "jobs", "blocks"):
             modeler.observe(table, job[table], simulation.now)
         modeler.observe("scores", verdict(job, 0.0), simulation.now)
@@ -271,6 +277,17 @@ def test_a_weak_series_goes_on_without_its_size() -> None:
     assert [row["from_ranks"] for row in reply["intervals"]] == [[64, 128, 256]] * 2
     assert reply["conditions"][-1] == "The size grows with the ranks as it did: n=102400."
     assert (named["refusal"], named["conditions"], named["others"]) == (None, [], [])
+
+
+def test_the_slowest_rank_is_in_the_answer_by_node_and_rank_where_the_work_of_ranks_is_known() -> None:
+    with serving(learned(64, 128, per_node=8)) as served:
+        larger, fuller = (get(served, f"app=app&ranks=512{nodes}")[1]["intervals"] for nodes in ("", "&nodes=16"))
+        here = get(served, "app=app&ranks=64")[1]["intervals"]
+    slowest = larger[0]["slowest"]
+    assert (slowest["per_node"], slowest["nodes"], larger[1]["slowest"]) == (8, 64, None)
+    assert 1.03 < slowest["of_node"][1] < slowest["of_all"][0] < slowest["of_all"][2] < 2
+    assert (fuller[0]["slowest"]["per_node"], here[0]["slowest"]["nodes"]) == (32, 8)
+    assert fuller[0]["slowest"]["of_node"][1] > slowest["of_node"][1]
 
 
 def test_of_several_sizes_there_is_a_list_to_choose_from() -> None:
