@@ -16,7 +16,7 @@ from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
-from barograph_modeler.serving.completion import CompletedParams, completed, similar_params, unfollowed
+from barograph_modeler.serving.completion import CompletedParams, beyond, completed, similar_params, unfollowed
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
@@ -94,7 +94,7 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
                 *query.left_out(),
                 *query.growth(),
             ],
-            "warnings": [*query.given.doubts, *prediction.warnings],
+            "warnings": [*query.given.doubts, *prediction.warnings, *beyond(known, query.given.params)],
         }
     if question.curve:
         reply |= {"curve": query.curve(), "observed": query.observed(), "parts_curve": query.parts_curve()}

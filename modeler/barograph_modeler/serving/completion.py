@@ -110,9 +110,16 @@ def _doubts(known: Sequence[KnownParams], words: Params) -> Iterator[str]:
 def unfollowed(known: Published, params: Params) -> Iterator[str]:
     """Which numbers of the question do not matter, and what shows it."""
     for name, values in known.space.unfollowed(known.space.with_work(params)).items():
-        never = "" if params[name] in values else f", and {params[name]} was never run"
         ordered = sorted(values, key=float)
-        yield f"The runtime does not follow {name}, which was {_some(ordered)} in runs that took the same time{never}."
+        yield f"The runtime does not follow {name}, which was {_some(ordered)} in runs that took the same time."
+
+
+def beyond(known: Published, params: Params) -> Iterator[str]:
+    """Which of them are outside of what was run: sizes may matter there that start-up has hidden."""
+    for name, values in known.space.unfollowed(known.space.with_work(params)).items():
+        least, most = min(values, key=float), max(values, key=float)
+        if is_number(params[name]) and not float(least) <= float(params[name]) <= float(most):
+            yield f"{name}={params[name]} is outside of {least} to {most}: the runtime may follow it there."
 
 
 def _some(values: Sequence[str]) -> str:
