@@ -14,6 +14,8 @@ from barograph_modeler.forecasts.works import FOUND, WORK
 MAX_LISTED: Final = 5
 """Parameters or values that a text names, and sets of parameters that an answer offers to choose from."""
 
+FAR_ABOVE: Final = 2.0
+"""Ratio of a number that does not matter to the largest that was run, from which it may matter."""
 EMPTY: Final = "empty"
 
 Params = Mapping[str, str]
@@ -115,11 +117,11 @@ def unfollowed(known: Published, params: Params) -> Iterator[str]:
 
 
 def beyond(known: Published, params: Params) -> Iterator[str]:
-    """Which of them are outside of what was run: sizes may matter there that start-up has hidden."""
+    """Which of them are far above what was run: a size may matter there that start-up has hidden."""
     for name, values in known.space.unfollowed(known.space.with_work(params)).items():
-        least, most = min(values, key=float), max(values, key=float)
-        if is_number(params[name]) and not float(least) <= float(params[name]) <= float(most):
-            yield f"{name}={params[name]} is outside of {least} to {most}: the runtime may follow it there."
+        most = max(values, key=float)
+        if is_number(params[name]) and float(params[name]) >= FAR_ABOVE * float(most):
+            yield f"{name} was {most} at most: beyond, the runtime may follow it."
 
 
 def _some(values: Sequence[str]) -> str:

@@ -153,7 +153,7 @@ def test_a_number_that_was_given_and_does_not_matter_is_named_with_what_shows_it
     assert (run["conditions"][1:], run["warnings"]) == ([f"{text}."], [])
     never = answer(published, Question("solver", 4, params={"size": "25600"}))
     assert never["conditions"][1:] == [f"{text}."]
-    assert never["warnings"] == ["size=25600 is outside of 400 to 12800: the runtime may follow it there."]
+    assert never["warnings"] == ["size was 12800 at most: beyond, the runtime may follow it."]
     assert answer(published, Question("solver", 4))["conditions"][1:] == []
 
 
