@@ -178,7 +178,10 @@ def _ratio(calls: Records, anchor: Anchor, other: Anchor) -> float:
 def is_inner(calls: Records, anchor: Anchor) -> bool:
     """Whether the loop of this anchor is likely a part of another one."""
     at = occurrences(calls, anchor)
-    return _only_sends(np.isin(calls["op"], SENDS), at) or _is_interrupted(calls, at)
+    sends = np.isin(calls["op"], SENDS)
+    # The first rank of a pipeline never does anything but send.
+    has_others = len(at) > 1 and not sends[at[0] : at[-1]].all()
+    return (has_others and _only_sends(sends, at)) or _is_interrupted(calls, at)
 
 
 def _only_sends(sends: npt.NDArray[np.bool_], at: Integers) -> bool:
