@@ -84,6 +84,7 @@ def test_json_has_a_row_per_method_and_task_and_a_row_per_series(measured, capsy
         "empirical",
         "range",
         "barograph",
+        "runtimes",
         "barograph-live",
     }
     one = next(row for row in answer["series"] if row["method"] == "barograph" and row["factor"] == 4.0)
