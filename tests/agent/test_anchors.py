@@ -260,3 +260,16 @@ def test_some_steps_with_a_collective_each_before_many_without_change_nothing(fe
     place = np.arange(len(ends)) % (few + 200)
     points = ends[(place < few) | ((place - few) % 20 == 19)] + 1
     assert collectives.outnumber(ends, points) is many
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_of_a_rank_that_loses_its_core_now_and_then_are_alike_and_passes_through_grids_are_not(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    late = np.where(rng.random(400) < 0.1, 20 * 10**7, 0)
+
+    def outnumbers(seconds: np.ndarray) -> bool:
+        ends = np.cumsum(seconds + late)
+        return collectives.outnumber(ends, ends[9::10] + 1)
+
+    assert outnumbers(np.full(400, 10**7))
+    assert not outnumbers(np.tile(10**8 // 2 ** np.arange(10), 40))

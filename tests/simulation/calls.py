@@ -179,12 +179,13 @@ class Program:
                 self.sweeps,
                 self.prints,
                 self.dumps,
+                self.solvers,
                 self.folded,
                 self.rows,
             ),
         )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.20, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02)
+        shares = (0.18, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
@@ -414,6 +415,34 @@ class Program:
                 trace.now += 0.0001
                 trace.collectives.append(trace.now)
                 trace.make([write] * int(rng.integers(1, 5)), 0.0001)
+        self.loops = [Loop("steps", ends, may_be=True)]
+        return trace
+
+    def solvers(self, rng: np.random.Generator, rank: int) -> Trace:
+        """Time steps: some steps of a solver with two collectives of all ranks in each, then many of another one, with
+        a check after each tenth or so; on a quiet node or on a busy one."""
+        parts, trace = self._begin(rng, rank)
+        same, first, each = parts.halo(), int(rng.integers(5, 26)), int(rng.integers(10, 21))
+        checks, seconds, ends = int(rng.integers(10, 21)), float(rng.uniform(0.001, 0.05)), []
+        self.before, late = len(trace.collectives), 20 * seconds if rng.random() < 0.5 else 0.0
+
+        def run(passes: int) -> list[float]:
+            """On a busy node, where a rank loses its core now and then."""
+            found = []
+            for _ in range(passes):
+                trace.now += late if rng.random() < 0.1 else 0.0
+                found += self._run(trace, same, 1, seconds, rng)
+            return found
+
+        for _ in range(max(int(rng.uniform(10, 40) / ((first + checks * each) * seconds)), 4)):
+            for _ in range(first):
+                ends += run(1)
+                trace.collectives += [trace.now, trace.now + 0.0001]
+                trace.now += 0.0002
+            for _ in range(checks):
+                ends += run(each)
+                trace.now += 0.0001
+                trace.collectives.append(trace.now)
         self.loops = [Loop("steps", ends, may_be=True)]
         return trace
 

@@ -8,7 +8,7 @@ from barograph_agent.reduce.iterations import IterationReducer
 from simulation.calls import MIN_FOUND, attempt
 
 PROGRAMS = 40
-FAST = 315
+FAST = 293
 """A program that makes 900,000 calls a second."""
 KILLED = range(1, 21)
 """Programs of which some sidecars are killed."""

@@ -45,6 +45,8 @@ MIN_IN_ROUNDS: Final = 0.85
 """Share of the iterations that are in rounds of more than MIN_ITERATIONS: another solver may come first."""
 MIN_REGULAR: Final = 0.5
 """Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
+MIN_SAME: Final = 3
+"""Iterations at the same place of a round, of which the median counts."""
 MIN_REPEATED: Final = 0.3
 """Share of the calls that come in most iterations exactly so."""
 
@@ -257,9 +259,26 @@ def _are_many(times: Integers, numbers: Integers, end: int) -> bool:
         return False
     if counts[counts > MIN_ITERATIONS].sum() < MIN_IN_ROUNDS * counts.sum():
         return False
-    if seconds[~inner].sum() > MAX_PAUSE_TIME * seconds.sum():
+    usual = _usual(seconds, numbers)
+    if usual[~inner].sum() > MAX_PAUSE_TIME * usual.sum():
         return False
-    return bool(np.median(seconds[inner]) >= MIN_REGULAR * seconds[inner].mean())
+    return bool(np.median(usual[inner]) >= MIN_REGULAR * usual[inner].mean())
+
+
+def _usual(seconds: Integers, numbers: Integers) -> npt.NDArray[np.float64]:
+    """What iterations at the same place of their rounds usually take: a rank that waits for a core is late anywhere.
+
+    numbers: collectives before each end. That is the median of those as many after the begin of a round, if there are
+    MIN_SAME.
+    """
+    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+    places = (np.arange(len(numbers)) - np.repeat(begins, np.diff(begins, append=len(numbers))))[1:]
+    order = np.argsort(places, kind="stable")
+    found = seconds.astype(np.float64)
+    for at in np.split(order, np.flatnonzero(np.diff(places[order])) + 1):
+        if len(at) >= MIN_SAME:
+            found[at] = np.median(seconds[at])
+    return found
 
 
 def repeats(calls: Records, anchor: Anchor) -> bool:
