@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.maxima.sample import Floats
@@ -65,7 +65,7 @@ def _spreads(
     """Standard deviations by LEVELS, from the scaled inverse chi-square posterior, and whether there are any."""
     spread, total = pooled_spread(np.array([getattr(phase, name) for _, phase in known]), np.array(freedom, np.float64))
     wide = max(total, MIN_FREEDOM)
-    return spread * np.sqrt(wide / chi2.ppf(1 - LEVELS, wide)), total > 0
+    return spread * np.sqrt(wide / chdtri(wide, LEVELS)), total > 0
 
 
 def _limits(means: Floats, lasting: float) -> tuple[float, ...]:
