@@ -495,7 +495,7 @@ class Scorer:
         """Record the evidence of an ended job about its nodes."""
         # On one node the members are ranks, which are not comparable between jobs.
         if verdict.cause in BLAMING and len(verdict.hosts) > 1 and self._is_new_evidence(verdict.job):
-            self.nodes.add(verdict.hosts, verdict.members)
+            self.nodes.add(verdict.hosts, verdict.members, verdict.excess)
         self._disturbances.add(_application(verdict.workload), verdict.excess)
         # The first run of a workload has nothing to be compared with, and is the history of the second one.
         is_healthy = verdict.state in ("healthy", "unknown")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from barograph_alerts.attribution.fleet import NodeRanking
 from barograph_alerts.attribution.node_phases import MIN_SECONDS, SETTLED_SECONDS, NodePhases
 from barograph_alerts.attribution.suspects import MIN_EXCESS, SuspectRows, suspects
 from barograph_alerts.processor import Scorer
@@ -130,6 +131,19 @@ def test_a_node_that_is_always_the_slowest_by_nothing_is_not_suspected():
     first = scorer.suspects()[0]
     assert (first.host, first.suspected) == ("n0", False)
     assert first.score > 1
+
+
+def test_a_node_that_delays_half_of_its_jobs_by_a_tenth_and_the_others_not_at_all_is_suspected():
+    ranking = NodeRanking()
+    for number in range(40):
+        others = [f"m{number}-{i}" for i in range(7)]
+        if number % 2:
+            ranking.add(["n0", *others], ["n0"], 0.1)
+        else:
+            ranking.compare(dict.fromkeys(["n0", *others], 0.0))
+    first = suspects(ranking, lambda host: math.nan, 10)[0]
+    assert (first.host, first.suspected, first.record.jobs) == ("n0", True, 40)
+    assert first.excess == pytest.approx(1.1**0.5 - 1)
 
 
 def test_a_job_counts_once_whether_its_verdict_or_its_nodes_come_first():

@@ -64,8 +64,8 @@ class NodeRecord(NamedTuple):
     """A node's jobs on several nodes: in how many it was the slowest or the straggler, and of how many.
 
     bets: the log e-value of each of BETS. places: that of jobs of which it is known what its place usually has.
-    excess: sum over `compared` jobs of the logarithm of its own work over the
-    median of the job's nodes.
+    excess: sum over `compared` jobs of the logarithm of its own work over the median of the job's nodes; of one with a
+    straggler, of what that has cost.
     """
 
     blamed: int = 0
@@ -99,8 +99,11 @@ class NodeRanking:
         self._ranked: list[tuple[str, float]] | None = None
         """Names and scores in descending order, None where a job was added since."""
 
-    def add(self, members: Sequence[str], blamed: Iterable[str]) -> None:
-        """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them, not all."""
+    def add(self, members: Sequence[str], blamed: Iterable[str], excess: float = math.nan) -> None:
+        """Add a job with a straggler. members: all its nodes, two or more; blamed: some of them, not all.
+
+        excess: time of the job beyond the usual one, as a share of that; NaN if unknown.
+        """
         blamed_members, m = set(blamed), len(members)
         b = len(blamed_members)
         if m < 2 or not 0 < b < m:
@@ -110,6 +113,8 @@ class NodeRanking:
         missed = [(m**k - b**k) / (m - b) * m ** (1 - k) for k in BETS]
         for name in members:
             self._record(name, hit if name in blamed_members else missed, is_blamed=name in blamed_members)
+            if excess >= 0:
+                self._add_excess(name, math.log1p(excess) if name in blamed_members else 0.0)
 
     def compare(
         self,
@@ -131,8 +136,7 @@ class NodeRanking:
         for rank, name in enumerate(ranked, 1):
             e = [(rank**k - (rank - 1) ** k) * m ** (1 - k) for k in BETS]
             self._record(name, e, is_blamed=rank == 1)
-            record = self._records[name]
-            self._records[name] = record._replace(excess=record.excess + excess[name], compared=record.compared + 1)
+            self._add_excess(name, excess[name])
         if not has_places:
             self._excesses.add(excess, program, first)
             for name in first or ():
@@ -182,6 +186,10 @@ class NodeRanking:
         # Of those with no evidence the one with most of the bets is first.
         order = np.lexsort((-log_e, -scores))
         return [(names[place], float(scores[place])) for place in order]
+
+    def _add_excess(self, name: str, excess: float) -> None:
+        record = self._records[name]
+        self._records[name] = record._replace(excess=record.excess + excess, compared=record.compared + 1)
 
     def _record(self, name: str, e: Sequence[float], *, is_blamed: bool) -> None:
         self._ranked = None

@@ -105,7 +105,7 @@ class AlertsExporter(Collector):
             "node",
             "part",
         )
-        text = "Own work on the node over the median of its jobs' nodes, as a mean over jobs, minus 1, as a ratio"
+        text = "Own work over the median of the job's nodes, or what jobs that waited lost, minus 1, as a ratio"
         excess = (([one.host], one.excess) for one in found if math.isfinite(one.excess))
         yield gauge("barograph_node_excess_ratio", text, excess, "node")
         text = "1 if the evidence against the node is significant and its excess large enough to matter"
