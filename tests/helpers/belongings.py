@@ -93,6 +93,8 @@ def maxima(folder: Path) -> None:
     ranks = itertools.product(range(16), range(200))
     single = ({"system": "daint", "collective": "allreduce", "rank": r, "us": rng.gumbel(10, 1)} for r, _ in ranks)
     write(folder / "perrank.csv", single)
+    windows = ({"trace_no": 1, "sum_us": round(u, 3)} for u in rng.gamma(2.0, 20.0, 4400))
+    write(folder / "windows.csv", windows)
 
 
 def job_log(folder: Path) -> None:
