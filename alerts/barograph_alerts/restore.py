@@ -14,7 +14,7 @@ from barograph_alerts.job.rows import VERDICT_COLUMNS
 from barograph_alerts.processor import BLAMING, MAX_JUDGED, Scorer
 from barograph_collector.client.backfill import Backfill, chosen
 from barograph_collector.client.log_reader import LogReader
-from barograph_collector.client.selection import ask, select
+from barograph_collector.client.selection import ask, numbers_as_rows, select
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
 from barograph_collector.storage.text import literal
@@ -181,7 +181,7 @@ class Restore:
         begun = [(job, workload, at) for job, workload, at in self._scorer.begun(opened) if math.isfinite(at)]
         for start in range(0, len(begun), JOBS_OF_QUERY):
             jobs, workloads, times = zip(*begun[start : start + JOBS_OF_QUERY], strict=True)
-            values = f"{names_as_rows(jobs)}, {names_as_rows(workloads)}, unnest({literal(str(list(times)))}::DOUBLE[])"
+            values = f"{names_as_rows(jobs)}, {names_as_rows(workloads)}, {numbers_as_rows(times, 'DOUBLE')}"
             within = f'"offset" >= {reader.read("paces", -MAX_ROWS, 1).next_offset}'
             found, _ = ask(
                 reader,
@@ -196,9 +196,7 @@ class Restore:
                 of_offset.setdefault(offset, []).append(job)
             if not of_offset:
                 continue
-            for page in select(
-                reader, "paces", f'"offset" IN (SELECT unnest({literal(str(list(of_offset)))}::BIGINT[]))'
-            ):
+            for page in select(reader, "paces", f'"offset" IN (SELECT {numbers_as_rows(of_offset, "BIGINT")})'):
                 for number, offset in enumerate(page.columns["offset"]):
                     row = {name: values[number] for name, values in page.columns.items()}
                     for job in of_offset[int(offset)]:

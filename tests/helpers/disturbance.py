@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from barograph_agent.kernel.readings import process_stat
+from barograph_agent.system.processes import PROCESSES
 from helpers.cluster import Cluster
 
 PERIOD = 0.1
@@ -74,7 +76,7 @@ class Stops(Disturbance):
     def _disturb(self) -> None:
         found = [pid for pid in self._made.processes(self._node, b"") if self._is_it(pid)]
         # A program may be a script that starts another one with the same words.
-        parents = {_parent(pid) for pid in found}
+        parents = {stat.parent for pid in found if (stat := process_stat(PROCESSES, pid)) is not None}
         pids = [pid for pid in found if pid not in parents]
         self.disturbed = len(pids)
         while not self._over.is_set():
@@ -94,10 +96,3 @@ class Stops(Disturbance):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-
-def _parent(pid: int) -> int:
-    """The id of a process's parent; 0 if it has ended."""
-    with contextlib.suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0

@@ -520,11 +520,14 @@ class _Noise:
         deviations = np.abs(residuals)
         usual = np.nanmedian(deviations, axis=0)
         alike = usual <= UNLIKE * max(float(np.median(usual)), MIN_SCALE)
-        self.pooled = np.empty(usual.size)
-        for which, like in ((alike, alike), (~alike, alike | ~alike)):
-            values = deviations[:, like][np.isfinite(deviations[:, like])]
-            wider = math.sqrt(spans / (spans - 1)) * (1 + 2 / math.sqrt(values.size * self.power))
-            self.pooled[which] = wider * _scale(values)
+
+        def pooled(of: Floats) -> float:
+            values = of[np.isfinite(of)]
+            return math.sqrt(spans / (spans - 1)) * (1 + 2 / math.sqrt(values.size * self.power)) * _scale(values)
+
+        self.pooled = np.full(usual.size, pooled(deviations[:, alike]))
+        if not alike.all():
+            self.pooled[~alike] = pooled(deviations)
         each = [_scale(one[np.isfinite(one)]) for one in deviations.T]
         self.scales: Floats = np.maximum(self.pooled, each)
 

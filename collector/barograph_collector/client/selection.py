@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -32,6 +32,15 @@ def ask(reader: Asking, text: str, limit: int = 1) -> tuple[pa.Table, str]:
     return pa.ipc.open_stream(answer.stream).read_all(), answer.note
 
 
+def numbers_as_rows(numbers: Iterable[float], kind: str) -> str:
+    """Finite numbers as a column of this kind in SQL. One constant is parsed sooner than many.
+
+    >>> print(numbers_as_rows([1, 2], "BIGINT"))
+    unnest('[1, 2]'::BIGINT[])
+    """
+    return f"unnest('{list(numbers)}'::{kind}[])"
+
+
 def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()) -> Iterator[RowBatch]:
     """Pages of the rows of a table that meet a condition, which is SQL, in the order of their offsets.
 
@@ -54,9 +63,9 @@ def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()
             before = filled[first - 1] if first else 0
             stop = max(int(np.searchsorted(filled, before + PAGE_BYTES, side="right")), first + 1)
             after = int(offsets[stop - 1])
-            # The condition is not asked again; one constant is parsed sooner than many.
-            listed = f"'{offsets[first:stop].tolist()}'::BIGINT[]"
-            within = f'"offset" BETWEEN {offsets[first]} AND {after} AND "offset" IN (SELECT unnest({listed}))'
+            # The condition is not asked again.
+            listed = numbers_as_rows(offsets[first:stop].tolist(), "BIGINT")
+            within = f'"offset" BETWEEN {offsets[first]} AND {after} AND "offset" IN (SELECT {listed})'
             text = f'SELECT {columns} FROM "{table}" WHERE {within} ORDER BY "offset"'
             rows, _ = ask(reader, text, PAGE_ROWS)
             yield RowBatch(

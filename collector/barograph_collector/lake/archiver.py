@@ -68,7 +68,7 @@ class Archiver:
             return False
         files = self._described(catalog, listing, due.day)
         problems: list[str] = []
-        self.beside(lambda: problems.extend(self._differences(catalog, due, files)))
+        self.beside(lambda: problems.extend(itertools.islice(self._differences(catalog, due, files), 1)))
         if problems:
             self._refused.add(due.day)
             _log.error("day %s stays in the database: %s", due.date, problems[0])

@@ -95,7 +95,7 @@ class Relevance:
         self.mattered: set[str] = set()
         self.spread = Spread()
         """Of what runs of like work communicate."""
-        self.pace = Spread(names=("time",), prior=PACE_SPREAD)
+        self.pace = _spread_of_times()
         """Of how long they take."""
 
     def matters(self, features: Iterable[str]) -> frozenset[str]:
@@ -159,6 +159,10 @@ def _limit(counts: Counter[str]) -> None:
         del counts[next(iter(counts))]
 
 
+def _spread_of_times() -> Spread:
+    return Spread(names=("time",), prior=PACE_SPREAD)
+
+
 class RunTime(NamedTuple):
     """How long a run took that has ended, and its number of sync points."""
 
@@ -186,7 +190,7 @@ class Group:
         """Number of its healthy runs that have ended."""
         self.unproven = 0
         """Sync points of its only run, if that alone says that there is such work: then no run is compared with it."""
-        self._spread, self._pace = Spread(spread), Spread(pace or Spread(names=("time",), prior=PACE_SPREAD))
+        self._spread, self._pace = Spread(spread), Spread(pace or _spread_of_times())
         self._times: deque[RunTime] = deque(maxlen=JOBS)
         """Of the latest healthy runs."""
 
