@@ -13,7 +13,7 @@ import pytest
 from barograph.charts.axis import linear
 from barograph.charts.figure import Figure, draw
 from helpers import solver
-from helpers.up import Up
+from helpers.up import Up, complaints
 
 pytestmark = pytest.mark.process
 
@@ -57,7 +57,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def report(service: Up, path: Path, *options: str) -> Page:
     done = service.run("report", "--output", str(path), *options)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done)) == (0, "")
     assert done.stdout.startswith(f"{path}: ")
     return Page(path)
 

@@ -42,6 +42,11 @@ def free_ports(count: int) -> int:
                 one.close()
 
 
+def complaints(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command wrote to standard error, less its notes that it waits for an application being learned."""
+    return re.sub(r"^barograph \w+: .* is being learned at this moment; waiting\n", "", done.stderr, flags=re.MULTILINE)
+
+
 class Up:
     """`barograph up`, started on entry and interrupted on exit unless it has ended by then."""
 
