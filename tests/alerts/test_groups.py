@@ -70,7 +70,7 @@ def test_a_run_of_other_work_is_judged_by_itself_and_not_by_the_history_of_its_n
     scorer = grouped(simulation)
     final = judge_assigned(scorer, simulation.job(slow_from=0, factor=3.0), OTHER, "first")[-1]
     assert (final["state"], final["basis"], final["workload"]) == ("healthy", "own", OTHER)
-    assert f"for first run of this work, 0 healthy runs of {OTHER} in the history, 1 needed" in final["sentence"]
+    assert f"for this is the first run of this work, {OTHER}; ran" in final["sentence"]
     assert "compared" not in final["sentence"]
 
 
@@ -159,7 +159,7 @@ def test_an_alarm_for_the_wrong_group_is_taken_back():
     final = judge(scorer, job)[-1]
     # A disturbance may be why the messages are others: longer than those it is not known to be healthy.
     assert scorer.ended[name][0].state == "unknown"
-    assert final["sentence"].startswith("unknown: first run of this work")
+    assert final["sentence"].startswith("unknown: this is the first run of this work")
     assert final["sentence"].endswith(
         "; not compared with 3 runs that asked for the same, which took 20.01 s: other messages, "
         "or another number of intervals"

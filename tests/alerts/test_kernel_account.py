@@ -235,6 +235,13 @@ def test_who_takes_the_cores_of_all_nodes_is_told_though_no_node_is_to_blame(pro
     assert kernel_words.beside(ranks) == "ranks on 4 nodes waited up to 50% of their time for a core"
 
 
+@pytest.mark.parametrize(("process", "kind"), [(HOG, "core"), ({}, "unknown")])
+def test_that_ranks_wait_for_cores_from_the_begin_on_may_be_usual_unless_somebody_is_seen_to_take_them(process, kind):
+    """As of programs that spin, with more ranks than cores: slow by a link, each waits half of its time for a core."""
+    cause = explain(account(*disturbed(delay_seconds=0.52, **process)[1:]), lost=0.6, cause=Cause("unknown"))
+    assert (cause.kind, "core_waited" in cause.numbers) == (kind, False)
+
+
 def test_ranks_that_waited_most_of_their_time_before_wait_for_cores_still():
     rows = []
     for host in ("n1", "n2", "n3", "n4"):
@@ -324,7 +331,7 @@ def test_an_account_is_bounded_and_knows_what_was_before():
     made = KernelAccount()
     for i in range(5 * RECENT):
         made.add(pressure(row(ONSET - 4.0 * (5 * RECENT - i), i % 50_000, delay_seconds=0.3), names_others=True))
-    for one in disturbed(delay_seconds=0.5)[1:]:
+    for one in disturbed(delay_seconds=0.5):
         made.add(pressure(one, names_others=True), ONSET)
     assert len(made._recent) <= RECENT
     assert len(made._before.sums) <= 4096

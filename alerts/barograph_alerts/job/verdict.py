@@ -160,7 +160,7 @@ def missing(evidence: Evidence, workload: str, runs: int, how: str) -> str:
     if pace is None or pace.runs < 1:
         history = f"0 healthy runs of {workload} in the history, 1 needed"
         if how == "first":
-            history = f"first run of this work, {history}"
+            history = f"this is the first run of this work, {workload}"
         if runs:
             history = f"no windows of sync points in the history of {workload}, {counted_runs(runs)}"
     elif (windows := int(pace.residuals.size)) < MINIMUM_RESIDUALS:

@@ -56,11 +56,12 @@ class Account:
         """Add rows."""
         for row in rows:
             key = row.host, row.rank
-            if not row.ended_at > row.began_at or (key not in self.sums and len(self.sums) >= RANKS):
+            if not row.ended_at > row.began_at:
                 continue
             if row.rank == NODE:
                 self.seconds[row.host] += row.ended_at - row.began_at  # type: ignore[assignment]
-            self.sums.setdefault(key, Sum()).add(row)
+            if key in self.sums or len(self.sums) < RANKS:
+                self.sums.setdefault(key, Sum()).add(row)
         return self
 
     def joined(self, rows: Iterable[Pressure]) -> Account:

@@ -153,6 +153,10 @@ class KernelAccount:
             one._replace(before=min(one.before, self._first.share(one.host, one.rank, lambda sums: sums.stopped)))
             for one in kinds["stopped"]
         ]
+        # Where nothing is known of before and nobody is seen to take the cores, that ranks wait for them may be usual.
+        kinds["core"] = [
+            one for one in kinds["core"] if before.seconds[one.host] > 0 or during.sums[one.host, one.rank].beside
+        ]
         kinds["compute"] = slower_nodes(before, during, hosts, lambda one: one.compute, self.usual_compute)
         kinds["bandwidth"] = slower_nodes(before, during, hosts, lambda one: one.reading)
         return kinds
