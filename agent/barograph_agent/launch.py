@@ -332,6 +332,8 @@ def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]
         text += f", {report.spooled:,} spooled in {guard.spool} until the collector is back"
     if report.dropped:
         text += f", {report.dropped:,} dropped"
+    if report.passes:
+        text += f"; {report.passes:,} iterations"
     return text
 
 

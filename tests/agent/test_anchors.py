@@ -273,3 +273,61 @@ def test_steps_of_a_rank_that_loses_its_core_now_and_then_are_alike_and_passes_t
 
     assert outnumbers(np.full(400, 10**7))
     assert not outnumbers(np.tile(10**8 // 2 ** np.arange(10), 40))
+
+
+@pytest.mark.parametrize("coarser", [1.0, 2.0, 8.0])
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("sites", [1, 3])
+def test_passes_through_coarser_and_coarser_grids_are_one_iteration(sites: int, *, busy: bool, coarser: float) -> None:
+    """Of nine levels, with the same messages on each: where these take as long and have one site, each is one."""
+    rng = np.random.default_rng(1)
+    calls: list[Call] = []
+    seconds: list[float] = []
+    for _ in range(20):
+        for site, level in [(0, n) for n in range(9)] + [(1 + n % 2, n // 2) for n in reversed(range(18))]:
+            calls += [(4 * (site % sites) + n, one, 0, 1) for n, one in enumerate(("Isend", "Sendrecv", "Wait"))]
+            late = busy and rng.random() < 0.1
+            seconds += [0.0, 0.0, 0.1 / coarser**level + late * 0.1]
+        calls.append((20, "Reduce", 4, 0))
+        seconds.append(0.1)
+    anchor = anchors.find(records(calls, seconds))
+    assert (anchor == Anchor(NUMBERS["Reduce"], 20)) is (coarser > 1 or sites > 1)
+
+
+def test_a_loop_that_is_a_part_of_the_passes_of_another_one_is_none_before_it() -> None:
+    """Its first pass has taken more than a second; of a loop that has ended more is recalled."""
+    grids: list[Call] = [*[(1, "Isend", 0, 1), (2, "Wait", 0, 0)] * 20, (3, "Reduce", 4, 0)]
+    seconds = [2.0 / 2 ** (n // 2) for n in range(40)]
+    calls = records(grids * 20, [*seconds, 0.1] * 20)
+    anchor = anchors.find(calls)
+    assert anchor == Anchor(NUMBERS["Reduce"], 3)
+    assert [one for one, _ in anchors.loops(calls, anchor)] == [anchor]
+    before = records([*grids[:-1] * 10, *grids * 20], [*[0.1] * 400, *[*seconds, 0.1] * 20])
+    assert len(anchors.loops(before, anchor)) == 2
+
+
+def test_a_master_that_does_not_answer_its_last_workers_has_a_task_as_an_iteration() -> None:
+    """The first message to each worker is sent elsewhere, so a quarter of the answers are missing."""
+    rng = np.random.default_rng(4)
+    calls: list[Call] = []
+    for _ in range(40):
+        calls += [(5, "Send", 0, int(rng.integers(50))) for _ in range(3)]
+        for task in range(12):
+            probe = (2, "Iprobe", 0, 99) if task < 9 else (3, "Probe", 0, 99)
+            peer = int(rng.integers(50))
+            calls += [probe, (4, "Recv", 0, peer), *[(1, "Send", 0, peer)] * (task < 9)]
+    assert anchors.find(records(calls)) == Anchor(NUMBERS["Recv"], 4)
+
+
+@pytest.mark.parametrize(("others", "same"), [(2, True), (9, True), (9, False)])
+def test_few_messages_of_many_with_the_same_rank_repeat(others: int, *, same: bool) -> None:
+    """The others are with ranks at random: an iteration has some calls that are its own."""
+    rng = np.random.default_rng(2)
+    calls: list[Call] = []
+    for step in range(40):
+        calls += [(1, "Isend", 0, 1 if same else step % 4)]
+        calls += [(2, "Send", 0, int(rng.integers(200))) for _ in range(others)]
+        calls.append((3, "Waitall", 0, 0))
+    made = records(calls)
+    made["detail"][made["op"] == NUMBERS["Waitall"]] = 0
+    assert collectives.repeats(made, Anchor(NUMBERS["Waitall"], 3)) is same

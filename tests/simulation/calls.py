@@ -182,10 +182,11 @@ class Program:
                 self.solvers,
                 self.folded,
                 self.rows,
+                self.cycles,
             ),
         )
         self.ranks = int(rng.choice([1, 1, 1, 1, 2, 4]))
-        shares = (0.18, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02)
+        shares = (0.18, 0.15, 0.15, 0.08, 0.06, 0.1, 0.06, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02, 0.01, 0.01)
         build = kinds[int(rng.choice(len(kinds), p=shares))]
         self.kind = build.__name__
         self.changes = 0
@@ -282,6 +283,25 @@ class Program:
         calls += [parts.call("Recv", 0, last, answered)] if rank == 0 else []
         ends = self._run(trace, lambda: calls, int(40.0 / seconds), seconds, rng)
         self.loops = [Loop("sweeps", ends, may_be=True)]
+        return trace
+
+    def cycles(self, rng: np.random.Generator, rank: int) -> Trace:
+        """V-cycles of a multigrid solver: the same messages on each level, down and up, with less and less to do."""
+        parts, trace = self._begin(rng, rank)
+        down, residual, smooth, norm = (parts.halo() for _ in range(4))
+        if rng.random() < 0.5:
+            residual = smooth = down
+        levels, coarser, seconds = int(rng.integers(7, 11)), float(rng.choice([2, 4, 8])), float(rng.uniform(0.1, 1.0))
+        each = [seconds * coarser**-level + 1e-4 for level in range(levels)]
+        ends = []
+        for _ in range(int(40.0 / seconds)):
+            for level in range(levels):
+                self._run(trace, down, 1, each[level] / 4, rng)
+            for level in reversed(range(levels)):
+                self._run(trace, residual, 1, each[level] / 4, rng)
+                self._run(trace, smooth, 1, each[level] / 4, rng)
+            ends += self._run(trace, norm, 1, each[0] / 4, rng)
+        self.loops = [Loop("cycles", ends, may_be=True)]
         return trace
 
     def folded(self, rng: np.random.Generator, rank: int) -> Trace:

@@ -96,6 +96,8 @@ MIN_PAUSES: Final = 2
 """Such pauses, from which on its loop is a part of another one, if they take more than MAX_PAUSE_TIME."""
 MAX_PAUSE_TIME: Final = 0.4
 """The same as a share of the time: of two loops that take turns, each is interrupted."""
+MIN_UNEVEN: Final = 0.5
+"""Share of the time of a loop in the longest quarter of its passes, from which on it is a part of the one around it."""
 MAX_BREAK: Final = 10.0
 """Calls between two occurrences of an anchor, in multiples of the usual number, from which on its loop begins anew."""
 
@@ -146,6 +148,12 @@ def _find(calls: Records) -> Anchor | None:
 
 
 def _better(calls: Records, tokens: _Tokens) -> Anchor | None:
+    """The anchor of the loop around it where its iterations are of different lengths in each pass of that."""
+    found = _best(calls, tokens)
+    return found and (tokens.around(occurrences(calls, found)) or found)
+
+
+def _best(calls: Records, tokens: _Tokens) -> Anchor | None:
     """The anchor by segments, or that by the period if several segments are one, or many of it are in one segment.
 
     That by turns if many of it are in one iteration of these.
@@ -225,10 +233,18 @@ def loops(calls: Records, anchor: Anchor) -> list[tuple[Anchor, Integers]]:
         # Its first iteration begins somewhere before.
         before = int(at[first]) if len(at) else 0
         earlier = find(calls[:before]) if len(found) + 1 < MAX_LOOPS else None
-        if earlier is None or not lasts(calls[:before], earlier):
+        passes = len(at) - first
+        if earlier is None or not lasts(calls[:before], earlier) or _is_part(calls[:end], earlier, before, passes):
             return [(anchor, at), *found]
         found.insert(0, (anchor, at[first:]))
         anchor, end = earlier, before
+
+
+def _is_part(calls: Records, earlier: Anchor, before: int, passes: int) -> bool:
+    """Whether a loop that was found before the first pass of another one is in each of its passes too."""
+    at = occurrences(calls, earlier)
+    number = int(np.searchsorted(at, before))
+    return number * passes <= MAX_TAIL * (len(at) - number)
 
 
 def _last_begin(at: Integers) -> int:
@@ -313,6 +329,12 @@ class _Tokens:
             (base << 2 | match) << 16 | value, return_inverse=True, return_counts=True
         )
         self._times = calls["exit_ns"].astype(np.int64)
+        details = calls["detail"]
+        some = np.zeros(len(self._keys), details.dtype)
+        some[self._sequence] = details
+        differs = np.bincount(self._sequence, details != some[self._sequence], len(self._keys)) > 0
+        self._is_to_any = differs & (self._keys >> 16 & 3 == 0)
+        """Of each token, whether it is with different ranks in no order."""
         self._alike = self._alike_tokens()
         self._sends = np.isin(calls["op"], SENDS)
         """Of each call, whether it sends a message and receives none."""
@@ -358,6 +380,35 @@ class _Tokens:
                 if self.takes_turns(at, number) and self._has_like_segments(token, number, MIN_PRESENCE):
                     return self._anchor(token, number)
         return None
+
+    def around(self, at: Integers) -> Anchor | None:
+        """A rarer token, between two of which there are as many of these calls again and again, and some of them are at
+        the same places much farther apart than most: a V-cycle through coarser and coarser grids."""
+        found: list[int] = []
+        for token in self._candidates():
+            number = int(self._counts[token])
+            if number < (SAME_COUNT * self._counts[found[0]] if found else MIN_ITERATIONS):
+                break
+            outer = np.flatnonzero(self._sequence == token)
+            if number * MIN_ITERATIONS < len(at) and self._is_uneven(at, outer) and self._has_like_segments(token):
+                found.append(token)
+        return self._anchor(min(found, key=self._rank_of)) if found else None
+
+    def _is_uneven(self, at: Integers, outer: Integers) -> bool:
+        """Whether of calls between others, the same number each time, those at a quarter of the places take most time.
+
+        These places are sought in each second pass, and their time is that of the others: noise is of none.
+        """
+        before = np.searchsorted(at, outer)
+        each = np.diff(before)
+        number = int(np.median(each))
+        alike = before[:-1][each == number]
+        if number <= MIN_ITERATIONS or len(alike) < MIN_TURN * len(each):
+            return False
+        seconds = np.diff(self._times[at[alike[:, None] + np.arange(number)]], axis=1)
+        sought, usual = (np.median(seconds[i::2], axis=0) for i in range(2))
+        longest = np.argsort(-sought)[: -(-len(sought) // 4)]
+        return bool(usual[longest].sum() > MIN_UNEVEN * usual.sum())
 
     def _comes_with(self, token: int, other: int) -> bool:
         """Whether a token comes as often as another that is more frequent, from its first occurrence to its last.
@@ -446,6 +497,9 @@ class _Tokens:
         rare = counts < RARE * number * every
         if presence[~rare].mean() < presence_needed:
             return False
+        if self._is_to_any[token]:
+            # A master that has no task left does not answer.
+            rare &= ~(self._is_to_any & np.isin(self._keys >> 18 & 0xFFFF, SENDS))
         with_rare = _distinct(pairs[rare[pairs % tokens]] // tokens, number)
         most = MAX_RARE_SEGMENTS * number
         together = np.count_nonzero(np.diff(with_rare, prepend=-2) > 1)

@@ -47,7 +47,7 @@ MIN_REGULAR: Final = 0.5
 """Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
 MIN_SAME: Final = 3
 """Iterations at the same place of a round, of which the median counts."""
-MIN_REPEATED: Final = 0.3
+MIN_REPEATED: Final = 0.1
 """Share of the calls that come in most iterations exactly so."""
 
 Integers = npt.NDArray[np.int64]
@@ -173,8 +173,11 @@ class Collectives:
     @property
     def are_rare(self) -> bool:
         """Whether there are as many calls between them as between some iterations."""
+        return self._are_rare(self._ended)
+
+    def _are_rare(self, ended: Rounds) -> bool:
         complete = self._complete()
-        return (len(complete) == MIN_ROUNDS and min(complete) > MIN_ITERATIONS) or self._ended.are_most
+        return (len(complete) == MIN_ROUNDS and min(complete) > MIN_ITERATIONS) or ended.are_most
 
     @property
     def are_surely_rare(self) -> bool:
@@ -198,7 +201,8 @@ class Collectives:
             return False
         if max(self._calls_each, default=0.0) <= MIN_CALLS and self.calls_since <= MIN_ITERATIONS:
             return False
-        ended, are_rare = self._ended, self.are_rare
+        ended = self._ended
+        are_rare = self._are_rare(ended)
         likely = self._grown or are_rare or (calls > MIN_ITERATIONS and not self._complete())
         self._grown = False
         since = now if since is None else since

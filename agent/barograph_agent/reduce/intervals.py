@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.reduce.blocks import Intervals
+from barograph_agent.reduce.passes import Passes
 from barograph_agent.reduce.symbols import symbol
 from barograph_agent.reduce.traffic import FIRST_SECONDS, LAST_SECONDS, Look, Traffic, add, look_of, next_look, rows
 from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, RECORD, Records, Ring, RingError
@@ -112,8 +113,11 @@ class IntervalReader:
         self.ring = ring
         self.cursor = cursor
         self._classes = ClassIds(ring)
+        self.passes: Passes | None = None
+        """Of the program's loop; None if another sidecar has read its begin."""
         if not (cursor.position or cursor.iteration_position or cursor.recalled):
             cursor.last_exit_ns = ring.started_ns
+            self.passes = Passes()
 
     @property
     def seen(self) -> int:
@@ -216,6 +220,8 @@ class IntervalReader:
             raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         ended_at = (exits[known] + self._offset_ns) * 1e-9
+        if self.passes is not None:
+            self.passes.add(sites, np.where(known, exits - starts, 0) * 1e-9)
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         if not cursor.traffic_over:
             # What was sent in iterations that are recalled is not known: the first record after them has all of it.

@@ -31,8 +31,13 @@ MIN_KIND: Final = 0.1
 MIN_APART: Final = 1.5
 """How many times as long windows of another kind take."""
 MIN_EXPLAINED: Final = 0.7
-"""Share of the variance of logarithms that is between two kinds. It is 0.64 for normal noise, 0.75 where a program
-changes evenly, 1 for two kinds without noise."""
+"""Share of the variance of logarithms that is between two kinds: it is less where few windows are disturbed."""
+MAX_BETWEEN: Final = 0.03
+"""Share of the windows that are in the middle third between the means of two kinds: 0.21 for normal noise, 0.17 where a
+program changes evenly, 0.14 for exponential noise."""
+MIN_KINDS_RUNS: Final = 2
+MIN_KINDS_WINDOWS: Final = 40
+"""Fewer of noise may happen to have none between."""
 MAX_CLASSES: Final = 1024
 """Classes kept, those with the most time, so that the means fit one text value of the log."""
 _NO_LIMITS: Final[Mapping[int, int]] = {}
@@ -99,18 +104,21 @@ class Pace:
         """The two kinds of windows that healthy runs have, though their intervals are of the same classes, or None.
 
         The best of all divisions of the sorted residuals in two: with shares p and q and means m and n, it has the
-        largest variance p q (m - n)^2 between them.
+        largest variance p q (m - n)^2 between them. Noise has windows between the two, and kinds have not.
         """
         values = self.residuals
+        if self.runs < MIN_KINDS_RUNS or values.size < MIN_KINDS_WINDOWS:
+            return None
         at = np.arange(1, values.size)
         at = at[np.minimum(at, values.size - at) >= MIN_KIND * values.size]
-        if not at.size:
-            return None
         sums = np.cumsum(values)
-        apart = (sums[-1] - sums[at - 1]) / (values.size - at) - sums[at - 1] / at
+        means = sums[at - 1] / at
+        apart = (sums[-1] - sums[at - 1]) / (values.size - at) - means
         between = at * (values.size - at) / values.size**2 * apart**2
         best = int(between.argmax())
-        if between[best] < MIN_EXPLAINED * values.var() or apart[best] < math.log(MIN_APART):
+        explained = between[best] >= MIN_EXPLAINED * values.var()
+        middle = np.searchsorted(values, means[best] + apart[best] * np.array([1 / 3, 2 / 3]))
+        if not explained or np.diff(middle)[0] > MAX_BETWEEN * values.size or apart[best] < math.log(MIN_APART):
             return None
         return Kinds(1 - int(at[best]) / values.size, math.exp(float(apart[best])))
 
