@@ -349,6 +349,22 @@ def test_an_application_that_no_line_needs_is_reported(collector, tmp_path, caps
     assert "was not used" not in capsys.readouterr().out
 
 
+def test_columns_of_which_nothing_is_imported_are_named(collector, tmp_path, capsys):
+    file = tmp_path / "h.csv"
+    file.write_text("app,ranks,seconds,size, mesh,,size\nfft,4,1,64,fine,,7\n")
+    assert run(collector, file, "--dry-run") == 0
+    sentence = "columns not used: {}; --map param:NAME=COLUMN makes one a parameter\n"
+    assert capsys.readouterr().out.endswith(sentence.format("size, mesh, size"))
+    assert run(collector, file, "--dry-run", "--map", "param:size=size,param:mesh=mesh") == 0
+    assert capsys.readouterr().out.endswith(sentence.format("size"))
+    file.write_text("app,ranks,seconds,param:size\nfft,4,1,64\n")
+    assert run(collector, file, "--dry-run") == 0
+    assert "not used" not in capsys.readouterr().out
+    file.write_text("JobID|JobName|State|Elapsed|NTasks|Comment\n1.0|fft|COMPLETED|60|4|big\n")
+    assert run(collector, file, "--dry-run") == 0
+    assert "columns not used: Comment; " in capsys.readouterr().out
+
+
 def test_formats_are_detected_also_in_compressed_files(collector, tmp_path, capsys):
     account, log = tmp_path / "account.txt", tmp_path / "log.swf.gz"
     account.write_text(SACCT)

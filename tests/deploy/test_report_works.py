@@ -17,15 +17,21 @@ GROUPS: Mapping[int, Sequence[str]] = {8: ("", "+3f2a1c", "+b07d9e"), 16: ("", "
 """What the names of groups end with, by number of ranks."""
 
 
-def write_runs(producer: Producer, app: str, groups: Mapping[int, Sequence[str]]) -> None:
-    """Three runs of each group; those of one work take twice as long as those of the one before."""
+def write_runs(
+    producer: Producer, app: str, groups: Mapping[int, Sequence[str]], params: Sequence[str] = ("{}",)
+) -> None:
+    """Three runs of each group; those of one work take twice as long as those of the one before.
+
+    params: of the runs, in turn, as JSON.
+    """
     seq = producer.hello().acked
     runs = [(ranks, at, of) for ranks, labels in groups.items() for at, of in enumerate(labels) for _ in range(3)]
     for number, (ranks, at, label) in enumerate(runs, 1):
         job, workload, started = f"lab/{app}{number}.0.0", f"lab/{app}@{ranks}x1", SINCE + 3600.0 * number
         seconds = 2.0**at * 800.0 / ranks * (1 + 0.01 * (number % 3))
         rows = {
-            "jobs": {"job": job, "cluster": "lab", "workload": workload, "app": app, "user": "ann", "params": "{}",
+            "jobs": {"job": job, "cluster": "lab", "workload": workload, "app": app, "user": "ann",
+                     "params": params[number % len(params)],
                      "ranks": ranks, "nodes": 1, "host": "n1", "started_at": started, "scheduler": "none",
                      "account": "", "unique_id": ""},
             "assignments": {"job": job, "workload": workload + label, "family": workload, "how": "first",
@@ -45,12 +51,15 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for app, groups in (("heat", GROUPS), ("plain", dict.fromkeys(GROUPS, ("",)))):
             with Producer(collector.endpoint, app) as producer:
                 write_runs(producer, app, groups)
+        with Producer(collector.endpoint, "sizes") as producer:
+            sizes = [f'{{"mesh":"fine","size":"{size}"}}' for size in (1, 2, 2)]
+            write_runs(producer, "sizes", {8: ("",), 16: ("",)}, sizes)
         yield collector.endpoint
 
 
-def report(endpoint: str, app: str, path: Path) -> str:
+def report(endpoint: str, app: str, path: Path, *words: str) -> str:
     """The page of an application, without a modeler."""
-    options = ["--app", app, "--output", str(path), "--collector", endpoint, "--modeler", "http://127.0.0.1:1"]
+    options = [*words, "--app", app, "--output", str(path), "--collector", endpoint, "--modeler", "http://127.0.0.1:1"]
     assert main(["report", *options]) == 0
     return html.unescape(path.read_text())
 
@@ -86,6 +95,13 @@ def test_one_work_has_no_column_and_no_label(endpoint, tmp_path):
     assert head[:3] == ["ranks", "nodes", "healthy"]
     assert [row[:3] for row in rows] == [["8", "1", "3"], ["16", "1", "3"]]
     assert ">ranks</text>" in page
+
+
+def test_of_the_parameters_that_agree_with_those_given_the_ones_with_most_runs_are_reported(endpoint, tmp_path):
+    page = report(endpoint, "sizes", tmp_path / "page.html", "--param", "mesh=fine")
+    assert "mesh=fine, size=2; the log has 1 other set of parameters" in page
+    page = report(endpoint, "sizes", tmp_path / "page.html", "--param", "size=1")
+    assert "mesh=fine, size=1; the log has 1 other set of parameters" in page
 
 
 def _all(groups: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, str]]:

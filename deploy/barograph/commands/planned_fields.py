@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from barograph.cli import CommandError
 from barograph_agent.job import rules
-from barograph_agent.job.identity import account, clean, from_environment
+from barograph_agent.job.identity import account, from_environment
 from barograph_agent.settings import agent, places
 from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.command import script_of
@@ -48,8 +48,8 @@ def planned_fields(command: Sequence[str], app: str | None, params: dict[str, st
     return fields if planned.ranks is None else fields | {"ranks": str(planned.ranks)}
 
 
-def recorded_fields(job_name: str, app: str, cluster: str | None) -> dict[str, Any]:
-    """Fields of a question about runs that were imported under a job name. Raises CommandError."""
+def recorded_fields(job_name: str, app: str, cluster: str) -> dict[str, Any]:
+    """Fields of a question about runs that were imported under a job name, on a cluster. Raises CommandError."""
     environment = agent.environment(os.environ)
     if agent.value_or_default("work", environment) == "none":
         return {}
@@ -57,9 +57,7 @@ def recorded_fields(job_name: str, app: str, cluster: str | None) -> dict[str, A
         secret = site_secret(os.environ)
     except UnreadableSalt as error:
         raise CommandError(str(error)) from None
-    found = cluster or os.environ.get("BAROGRAPH_CLUSTER") or os.environ.get("SLURM_CLUSTER_NAME", "")
-    salt = salt_of(secret, clean(found, "local", 24))
-    row = recorded_evidence(salt, app, {JOB_NAME: job_name}).columns()
+    row = recorded_evidence(salt_of(secret, cluster), app, {JOB_NAME: job_name}).columns()
     return {f"asked.{name}": str(row[name]) for name in ASKED}
 
 

@@ -29,8 +29,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         params = parse_params(options.param)
         planned = planned_fields(command, options.app, params) if command else {}
-        if options.job_name is not None:
-            planned = _recorded(parser, options, command)
     except JobError as error:
         parser.error(str(error))
     if options.plot is not None and options.features is not None:
@@ -44,10 +42,17 @@ def main(arguments: Sequence[str]) -> int:
         except (OSError, UnicodeDecodeError) as error:
             text = f"token {options.token}: {error}, expected one of `barograph keys add user`"
             raise CommandError(text) from None
-    given = {name: getattr(options, name) for name in ("app", "like", "ranks", "nodes", "cluster", "risk")}
-    fields = planned | {name: value for name, value in given.items() if value is not None}
+    every = {name: getattr(options, name) for name in ("app", "like", "ranks", "nodes", "cluster", "risk")}
+    given = {name: value for name, value in every.items() if value is not None}
+    fields = planned | given
     if "like" not in fields and not fields.keys() >= {"app", "ranks"}:
         parser.error("--app and --ranks are missing, expected both, --like JOB, or a command after --")
+    if options.job_name is not None:
+        if command or options.like is not None:
+            parser.error("--job-name is of imported runs, expected it without --like and without a command after --")
+        # Digests have the cluster in them, and the application may have run on one only.
+        cluster = options.cluster or ask_patiently(options.modeler, given, headers, "predict")["cluster"]
+        fields |= recorded_fields(options.job_name, options.app, cluster)
     fields = question(params, **fields, curve=1 if options.plot else None, intervals=1 if options.intervals else None)
     if options.features is not None:
         fields |= {f"feature.{name}": value for name, value in read_features(options.features).items()}
@@ -59,14 +64,6 @@ def main(arguments: Sequence[str]) -> int:
         raise CommandError(f"{options.plot}: {error.strerror}", Exit.STATE) from None
     print(json.dumps(answer, indent=2) if options.json else "\n".join(_lines(answer, options.intervals)))
     return Exit.OK if answer["refusal"] is None else Exit.DATA
-
-
-def _recorded(parser: argparse.ArgumentParser, options: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
-    if command or options.like is not None:
-        parser.error("--job-name is of imported runs, expected it without --like and without a command after --")
-    if options.app is None:
-        parser.error("--app is missing, expected it with --job-name")
-    return recorded_fields(options.job_name, options.app, options.cluster)
 
 
 def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:

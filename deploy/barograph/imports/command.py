@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from barograph.cli import CommandError
 from barograph.imports.delivery import CollectorUnreachable, Delivery
 from barograph.imports.mapping import FIELDS, BadMap, parse_map
-from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name
+from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, UnusedColumns, app_name
 from barograph.imports.source import FORMATS, Options, entries, opened
 from barograph.imports.works import WorkDigests
 from barograph.views.words import plural
@@ -37,6 +37,8 @@ class ImportTally:
         self.runs = 0
         self.skipped: Counter[str] = Counter()
         self.bad = 0
+        self.unused: Sequence[str] = ()
+        """Columns of which nothing is imported."""
         self.apps: set[str] = set()
         """Applications of the runs, at most MAX_APPS."""
         self._console = console
@@ -49,6 +51,8 @@ class ImportTally:
             match entry:
                 case Bad():
                     self.complain(entry.line, entry.reason)
+                case UnusedColumns():
+                    self.unused = [name for name in entry.names if name]
                 case Skipped():
                     self.skipped[entry.state] += 1
                 case RunRecord():
@@ -119,6 +123,8 @@ def main(arguments: Sequence[str]) -> int:
         else f"{plural(delivery.added, 'run')} added, {delivery.known:,} known already"
     )
     print(f"not learned: {skipped or 'none'}", plural(tally.bad, "bad line"), sep="\n")
+    if tally.unused:
+        print(f"columns not used: {', '.join(tally.unused)}; --map param:NAME=COLUMN makes one a parameter")
     if app and tally.apps and len(tally.apps) < MAX_APPS and app not in tally.apps:
         print(f"--app {app} was not used: all lines name an application, expected --map app=COLUMN for another column")
     if sentence := works.sentence(delivery.work_refusal):

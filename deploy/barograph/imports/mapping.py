@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from barograph.imports.record import ASKED, Bad
+from barograph.imports.record import ASKED, Bad, UnusedColumns
 from barograph_agent.protocol.tables import IDENTIFIER
 
 FIELDS: Final = ("app", "cluster", "id", "step", "restart", "user", "host", "ranks", "nodes", "seconds", "start", "end",
@@ -72,8 +72,11 @@ class FieldRow(NamedTuple):
         return {field.removeprefix(_PARAM): self.get(field) for field in self.places if field.startswith(_PARAM)}
 
 
-def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str], app: str) -> Iterator[FieldRow | Bad]:
-    """The non-empty lines below the column names. mapping: of the user; all its columns must exist.
+def read_rows(
+    lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str], app: str
+) -> Iterator[FieldRow | Bad | UnusedColumns]:
+    """The non-empty lines below the column names, after the columns that no field has. mapping: of the user; all its
+    columns must exist.
 
     app: of rows that name none; no column needs to if it is given. Raises BadMap.
     """
@@ -96,6 +99,8 @@ def read_rows(lines: Iterable[str], dialect: Dialect, mapping: Mapping[str, str]
             continue
         if places is None:
             places, width = _places(cells, dialect, mapping, app), len(cells)
+            used = {at for some in places.values() for at in some}
+            yield UnusedColumns([name.strip() for at, name in enumerate(cells) if at not in used])
         elif len(cells) != width:
             yield Bad(line, f"{len(cells)} cells, expected {width} as in the first line")
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -34,6 +34,12 @@ class Skipped(NamedTuple):
 
     line: int
     state: str
+
+
+class UnusedColumns(NamedTuple):
+    """Columns of which nothing is imported."""
+
+    names: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class RunRecord:
         return {"jobs": job, "runs": run}
 
 
-Entry: TypeAlias = RunRecord | Skipped | Bad
+Entry: TypeAlias = RunRecord | Skipped | Bad | UnusedColumns
 
 
 def app_name(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barograph.imports.mapping import Dialect, FieldRow, read_rows
-from barograph.imports.record import Bad, Entry, Skipped
+from barograph.imports.record import Bad, Entry, Skipped, UnusedColumns
 from barograph.imports.table import entry, job_of
 from barograph_agent.job.identity import clean
 
@@ -51,17 +51,19 @@ def read_sacct(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
         yield from _entries(list(group), cluster, app)
 
 
-def _match(row: FieldRow | Bad) -> re.Match[str] | None:
+def _match(row: FieldRow | Bad | UnusedColumns) -> re.Match[str] | None:
     """The job and the step of a row; None for an invalid one."""
-    return None if isinstance(row, Bad) else _ID.fullmatch(row.get("id"))
+    return _ID.fullmatch(row.get("id")) if isinstance(row, FieldRow) else None
 
 
-def _entries(rows: Sequence[tuple[FieldRow | Bad, re.Match[str] | None]], cluster: str, app: str) -> Iterator[Entry]:
+def _entries(
+    rows: Sequence[tuple[FieldRow | Bad | UnusedColumns, re.Match[str] | None]], cluster: str, app: str
+) -> Iterator[Entry]:
     """The entries for the rows of one job, or for invalid rows."""
     stepped = any((match[2] or "").isdecimal() for _, match in rows if match)
     job = next((row for row, match in rows if match and not match[2]), None)
     for row, match in rows:
-        if isinstance(row, Bad):
+        if not isinstance(row, FieldRow):
             yield row
         elif match is None:
             text = row.get("id")[:80]

@@ -35,10 +35,10 @@ def read_table(lines: Iterable[str], mapping: Mapping[str, str], cluster: str, a
     """
     seen: Counter[str] = Counter()
     for row in read_rows(lines, CSV, mapping, app):
-        if isinstance(row, Bad):
-            yield row
-        else:
+        if isinstance(row, FieldRow):
             yield entry(row, row.asked(), "0", functools.partial(_job, row, seen, cluster, app))
+        else:
+            yield row
 
 
 def entry(row: FieldRow, asked: Mapping[str, str], default_state: str, make_job: Callable[[], Job]) -> Entry:

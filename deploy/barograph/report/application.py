@@ -85,15 +85,14 @@ def view(
 
 
 def _select(runs: Sequence[Row], params: Mapping[str, str]) -> tuple[str, int]:
-    """The text of these parameters in the log and the number of other sets. Without params: those of the most runs.
+    """The text of the parameters in the log with the most runs, of those that agree with `params`, and the number of
+    other sets in the log.
 
     Raises NothingKnown.
     """
     counts = Counter(run["params"] for run in runs)
-    if not params:
-        return counts.most_common(1)[0][0], len(counts) - 1
-    for text in counts:
-        if param_map(text) == params:
+    for text, _ in counts.most_common():
+        if params.items() <= param_map(text).items():
             return text, len(counts) - 1
     known = "; ".join(sorted(listed(param_map(text), " ") or "no parameters" for text in counts)[:5])
     raise NothingKnown(f"no run with {listed(params, ' ')} in that time, expected parameters such as: {known}")

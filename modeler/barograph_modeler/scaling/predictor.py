@@ -433,8 +433,8 @@ class Predictor:
         alike = [name for name in alike if self._too_far(self._problems[name].runs.scales, ranks) is None]
         if len(alike) < FEWEST_OTHERS:
             return Refusal(
-                f"{problem} was never seen, and {len(alike)} other problem{'s' * (len(alike) != 1)} of the application"
-                f" near {ranks:,.0f} ranks, expected {FEWEST_OTHERS}"
+                f"{problem} was never seen, and near {ranks:,.0f} ranks {len(alike)} other"
+                f" problem{'s have' if len(alike) != 1 else ' has'} run of the application, expected {FEWEST_OTHERS}"
             )
         others = [self._like(name, ranks, size) for name in alike]
         mixture = from_other_problems([one for one, _ in others])

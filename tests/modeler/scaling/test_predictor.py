@@ -147,7 +147,7 @@ def test_a_scale_that_was_run_three_times_is_predicted_from_these_runs():
 def test_what_cannot_be_predicted_is_refused_with_the_reason():
     one = fit({"a": runs(amdahl(1, 100), (4, 4, 4))})
     assert refused(one, "a", 8).startswith("a was seen at 4 ranks only")
-    assert refused(fit({}), "a", 8).startswith("a was never seen, and 0 other problems")
+    assert refused(fit({}), "a", 8).startswith("a was never seen, and near 8 ranks 0 other problems have run")
     five = fit({"a": runs(amdahl(1, 100))})
     assert refused(five, "a", 1601) == (
         "a was seen at 16 ranks at most and 1,601 were asked for, expected at most a factor of 100 between"

@@ -160,6 +160,6 @@ def test_a_number_that_was_given_and_does_not_matter_is_named_with_what_shows_it
 def test_a_refusal_names_a_parameter_that_no_run_has_had():
     refused = said(MESHES[:1], mesh="fine", order="high", dt="1")["refusal"]
     assert refused == (
-        "lab/solver dt=1 mesh=fine order=high was never seen, and 1 other problem of the application near 8 ranks,"
-        " expected 3. No run with a parameter dt is known"
+        "lab/solver dt=1 mesh=fine order=high was never seen, and near 8 ranks 1 other problem has run of the"
+        " application, expected 3. No run with a parameter dt is known"
     )
