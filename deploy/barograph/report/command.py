@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the runs; repeatable. Of several sets of parameters that have it, the one with the most runs",
+        help="a parameter of the runs; repeatable. Of several sets of parameters that have it, that with the most runs",
     )
     ranks = checked(int, lambda number: 1 <= number <= MAX_RANKS, f"a whole number from 1 to {MAX_RANKS}")
     parser.add_argument(

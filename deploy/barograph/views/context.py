@@ -80,7 +80,7 @@ class ViewContext:
             return answer, error
         found["warnings"] = [
             *found["warnings"],
-            f"Several problems have been run: this is {most['params']}; none has more runs.",
+            f"Several have been run: this is {most['params']}; none has more runs.",
         ]
         return found, ""
 
