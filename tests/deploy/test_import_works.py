@@ -133,7 +133,7 @@ def test_runs_that_were_imported_without_job_names_stay_as_they_are(collector, t
     file = tmp_path / "h.csv"
     assert run(collector, csv_of(("wing", "rotor"), "comment"), file) == 0
     assert run(collector, csv_of(("wing", "rotor")), file) == 0
-    assert capsys.readouterr().out.splitlines()[3] == "0 runs added, 4 known already"
+    assert "0 runs added, 4 known already" in capsys.readouterr().out.splitlines()
     assert [len(rows(collector, table)) for table in ("jobs", "runs", "works")] == [4, 4, 0]
 
 

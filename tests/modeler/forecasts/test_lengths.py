@@ -55,7 +55,7 @@ def test_of_one_length_another_is_predicted_as_setup_and_pace(steps: int):
     assert found["expected_seconds"] == pytest.approx(true, rel=0.03)
     assert found["lower_seconds"] < true < found["upper_seconds"] < 1.6 * true
     assert found["conditions"][-1].startswith("A run takes 3")
-    assert "for each of steps: that many intervals have ended in runs" in found["conditions"][-1]
+    assert "for each of steps, which the number of intervals follows" in found["conditions"][-1]
 
 
 def test_several_lengths_are_no_power_law():
@@ -95,6 +95,25 @@ def test_a_length_that_has_run_is_predicted_as_before():
     ids=["no number counts intervals", "two do", "too small", "it does not in each run"],
 )
 def test_a_number_that_is_not_found_to_be_the_length_is_none(runs):
+    assert learned(*runs).space.lengths == {}
+
+
+@pytest.mark.parametrize("counted", [lambda steps: steps // 50 - 1, lambda steps: 5 * steps], ids=["outputs", "inner"])
+def test_a_length_that_intervals_are_proportional_to_is_found_once_two_have_run(counted: Callable[[int], int]):
+    runs = [(8, {"steps": steps, "seed": 600}, counted(steps)) for steps in (1000, 2000) for _ in range(2)]
+    assert learned(*runs[:2]).space.lengths == {}
+    known = learned(*runs, work=lambda params: PROGRAM.work * params["steps"] / counted(params["steps"]))
+    found = answer(known, Question("solver", 8, params={"steps": "8000", "seed": "600"}))
+    collective = 2e-4 * math.log2(8)
+    true = 3 + 8000 * PROGRAM.work / 8 + counted(8000) * collective
+    assert found["expected_seconds"] == pytest.approx(true, rel=0.1)
+    assert "for each of steps, which" in found["conditions"][-1]
+
+
+def test_a_number_that_differs_from_run_to_run_without_the_intervals_is_no_length():
+    runs = [(8, {"seed": seed}, 400) for seed in (300, 900, 2000)]
+    assert learned(*runs).space.lengths == {}
+    runs = [(8, {"seed": seed}, count) for seed, count in ((300, 100), (900, 400), (2000, 500))]
     assert learned(*runs).space.lengths == {}
 
 

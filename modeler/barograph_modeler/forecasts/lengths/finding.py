@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from barograph_modeler.forecasts.history import WorkloadPlace
@@ -27,24 +27,39 @@ def length_law(runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], sizes:
 
     A number is a length if a class of intervals has occurred that many times, within MISCOUNT, in each run, and the
     classes that occurred a multiple of it take MIN_SHARE of the time in intervals, and of the runtime of the longest.
-    Where runs have several lengths, their paces must be STEADY.
+    Where runs have several lengths, a class may occur once for several of the number, as an output every 50 steps does,
+    or several times for each, and their paces must be STEADY.
     """
     places = [place for place, some in runs if some]
     if not places:
         return None
     names = set.intersection(*({name for name, text in place.params if length_of(text)} for place in places))
-    found = [law for name in sorted(names) if (law := _law(name, runs, sizes)) is not None]
+    every = (next(filter(None, (_law(name, one, runs, sizes) for one in _strides(name, runs))), None) for name in names)
+    found = [law for law in every if law is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _law(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], sizes: SizeSpace) -> LengthLaw | None:
+def _strides(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> Iterator[float]:
+    """How many of a number an interval may stand for: one; and what the shortest and the longest runs show, by the class
+    that takes most of their time."""
+    yield 1.0
+    every = [(length_of(dict(place.params)[name]), run.phases()[run.classes[0]].count) for place, some in runs
+             for run in some]  # fmt: skip
+    (shortest, fewest), (longest, most) = min(every), max(every)
+    if longest > shortest and most > fewest + 2 * MISCOUNT:
+        yield (longest - shortest) / (most - fewest)
+
+
+def _law(
+    name: str, stride: float, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], sizes: SizeSpace
+) -> LengthLaw | None:
     scales: dict[tuple[int, Numbers], list[tuple[int, float, float]]] = {}
     others = tuple(one for one in sizes.names if one != name)
     for place, some in runs:
         params = dict(place.params)
         number, size = length_of(params[name] if some else ""), sizes.numbers(others, params) or ()
         for run in some:
-            if (iterated := _iterated_seconds(run, number)) is None:
+            if (iterated := _iterated_seconds(run, number / stride)) is None:
                 return None
             scales.setdefault((place.ranks, size), []).append((number, run.seconds - iterated, iterated / number))
     every = (run for some in scales.values() for run in some)
@@ -55,7 +70,7 @@ def _law(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], s
     return LengthLaw(name, tuple(values), tuple(_scale(*at, some) for at, some in sorted(scales.items())), others)
 
 
-def _iterated_seconds(run: PhasedRun, number: int) -> float | None:
+def _iterated_seconds(run: PhasedRun, number: float) -> float | None:
     """Time in the classes that a number counts; None if it counts none, or too little of the time in intervals."""
     counts = {class_id: phase.count for class_id, phase in run.phases().items()}
     if not any(abs(count - number) <= MISCOUNT for count in counts.values()):

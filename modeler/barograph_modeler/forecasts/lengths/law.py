@@ -69,7 +69,7 @@ class LengthLaw(NamedTuple):
         at = self._nearest_scale(ranks, size)
         setup, pace = f"{at.setup_seconds:.3g} s", f"{at.pace_seconds:.3g} s"
         where = "" if at.ranks == ranks else f" on {at.ranks} ranks"
-        return f"A run takes {setup}{where} and {pace} for each of {self.name}: that many intervals have ended in runs."
+        return f"A run takes {setup}{where} and {pace} for each of {self.name}, which the number of intervals follows."
 
     def _nearest_scale(self, ranks: int, size: Numbers) -> LengthScale:
         return min(self.scales, key=lambda one: one.distance(ranks, size))
