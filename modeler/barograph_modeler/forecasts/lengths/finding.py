@@ -40,7 +40,7 @@ def length_law(runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]], sizes:
 
 
 def _strides(name: str, runs: Sequence[tuple[WorkloadPlace, Sequence[PhasedRun]]]) -> Iterator[float]:
-    """How many of a number an interval may stand for: one; and what the shortest and the longest runs show, by the class
+    """How many of a number an interval may stand for: one; and what the shortest and the longest run show, by the class
     that takes most of their time."""
     yield 1.0
     every = [(length_of(dict(place.params)[name]), run.phases()[run.classes[0]].count) for place, some in runs
