@@ -480,6 +480,15 @@ def test_a_slow_link_is_that_of_nodes_whose_data_is_in_flight_for_long(kind, mem
     assert (cause.kind, cause.members) == (kind, members)
 
 
+def test_a_stopped_rank_is_the_cause_though_the_link_of_another_node_is_suspected():
+    made = flights(n1=(60, 180), n2=(0.2, 2), n3=(0.5, 1))
+    for at in np.arange(ONSET, ONSET + 20, 4.0):
+        made.add(pressure(row(at, 1, "n2", stopped_seconds=0.4), names_others=True))
+    cause = explain(made, cause=replace(NETWORK, kind="link", members=("n1",)))
+    assert (cause.kind, cause.members) == ("stopped", ("n2",))
+    assert kernel_words.known(cause).startswith("rank 1 on n2 was stopped by a signal for 40% of its time")
+
+
 def test_a_job_has_several_nodes_though_only_one_has_written_rows():
     made = account(*disturbed(host="n2", delay_seconds=0.48))
     network = made.explain(NETWORK, ONSET, math.inf, 0.4, nodes=4)

@@ -96,8 +96,11 @@ class KernelAccount:
         """
         before, during = self._around(onset_at, until, earlier)
         nodes = max(nodes, len(during.seconds))
-        # Of a straggler that reports nothing yet, the others tell nothing.
-        is_node = any(host in cause.members for host in [*before.seconds, *during.seconds])
+        # Of a straggler that reports nothing yet, the others tell nothing. A link is only suspected: who waits for a rank
+        # that is stopped waits in messages.
+        is_node = cause.kind == "straggler" and any(
+            host in cause.members for host in [*before.seconds, *during.seconds]
+        )
         hosts = [host for host in during.seconds if host in cause.members or not is_node]
         kinds = self._kinds(before, during, hosts)
         slower = {one.host for kind, least in MIN_SHARES.items() for one in kinds[kind] if one.share >= least}
