@@ -96,8 +96,8 @@ class KernelAccount:
         """
         before, during = self._around(onset_at, until, earlier)
         nodes = max(nodes, len(during.seconds))
-        # Of a straggler that reports nothing yet, the others tell nothing. A link is only suspected: who waits for a rank
-        # that is stopped waits in messages.
+        # Of a straggler that reports nothing yet, the others tell nothing. A link is only suspected: who waits for a
+        # stopped rank waits in messages.
         is_node = cause.kind == "straggler" and any(
             host in cause.members for host in [*before.seconds, *during.seconds]
         )
