@@ -33,7 +33,7 @@ UNSIMULATED: Final = (
     "agent/barograph_agent/api/", "agent/barograph_agent/training/", "agent/barograph_agent/ring/writer.py",
     # Talk to systemd and to browsers.
     "collector/barograph_collector/daemon/", "collector/barograph_collector/net/wakeup_queue.py",
-    "modeler/barograph_modeler/main.py", "modeler/barograph_modeler/serving/",
+    "modeler/barograph_modeler/main.py", "modeler/barograph_modeler/serving/", "alerts/barograph_alerts/main.py",
     "deploy/barograph/site/", "deploy/barograph/operate/supervisor.py", "deploy/barograph/views/log.py",
     # Interrupts DuckDB.
     "collector/barograph_collector/query/sql.py",

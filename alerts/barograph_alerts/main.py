@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
 from barograph_alerts.settings import AlertsSettings
+from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import serve
+from barograph_collector.daemon.runner import READ_SECONDS, serve
+from barograph_collector.daemon.settings import load_key
 from barograph_collector.daemon.sources import FollowedCollector
 
 TABLES = [
@@ -41,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(configuration: Configuration[AlertsSettings]) -> int:
     from barograph_alerts.export.exporter import AlertsExporter
     from barograph_alerts.processor import Scorer
+    from barograph_alerts.recall import Recall
     from barograph_alerts.restore import Restore
 
     settings = configuration.settings
@@ -54,12 +60,19 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         scorer.names_others = now.processes == "all"
         exporter.labels = now.labels
 
+    key, still = load_key(settings.key), threading.Lock()
     restore = Restore(scorer)
+    recall = Recall(scorer, lambda endpoint: LogReader(endpoint, READ_SECONDS, key), CLOCK.monotonic)
 
     def prepare(sources: Sequence[FollowedCollector]) -> None:
         restore(sources, CLOCK.now())
+        recall.begin(sources)
 
-    return serve(scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare)
+    with closing(recall):
+        each_cycle = partial(recall.poll, still)
+        return serve(
+            scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare, each_cycle=each_cycle, still=still
+        )
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ MAX_SUSPECTS: Final = 100
 UNKNOWN_PROGRAM: Final = "unknown"
 """All whose name is not known count as one."""
 WAIT_SECONDS: Final = 10.0
-"""How long a job waits to be assigned to a group of like work, where jobs are; then it is judged by itself."""
+"""How long a job waits to be assigned to a group of like work, where jobs are, and for what was learned of it; then it
+is judged by itself."""
 MOVE_SECONDS: Final = 3.0
 """How long the verdict of an ended job waits for the word that it remains in its group."""
 BLAMING: Final = frozenset({"straggler", *get_args(KernelKind)})
@@ -104,6 +105,8 @@ class Scorer:
         """Jobs without a verdict that will have none, their workloads, and why."""
         self._has_groups = False
         """Whether jobs are assigned to groups of like work."""
+        self.wanted: dict[str, None] = {}
+        """Workloads of jobs for which `learn` is to be called."""
         self._readers: Mapping[str, Callable[[Mapping[str, Column]], None]] = {
             "events": self._read_events,
             "scores": self._read_scores,
@@ -138,6 +141,20 @@ class Scorer:
         with self.quarantine.guard("paces"):
             self.jobs[name].first_pace = row["workload"], Pace.from_row(row)
 
+    def begin_log(self) -> None:
+        """Of a log, which may be another one than before, rows of `paces` and `bands` count after `learn` only."""
+        self._references.is_partial = True
+        self._references.forget()
+
+    def learn(self, workloads: Collection[str], rows: Iterable[tuple[str, Mapping[str, Column]]]) -> None:
+        """Read the last rows of `paces` and `bands` that the log has of wanted workloads, in their order."""
+        with self.quarantine.guard("paces"):
+            self._references.learn(workloads, rows)
+        for job in self.jobs.values():
+            # It has not waited for so long.
+            if job.has_no_pace and job.workload in workloads and self._references.has_pace(job.workload):
+                job.judge_anew()
+
     def close(self, names: Iterable[str]) -> None:
         """Watch jobs no further: they have their final verdicts."""
         for name in names:
@@ -163,7 +180,7 @@ class Scorer:
 
     def remaining(self, job: WatchedJob, now: float) -> JobRemaining | None:
         """What a job has left; None if that is unknown. now: Unix seconds."""
-        found = job.remaining(self._references.runtimes.get(job.workload), self._share(job), now)
+        found = job.remaining(self._references.runtime(job.workload), self._share(job), now)
         if found is None:
             return None
         coming = self._disturbances.coming(_application(job.family))
@@ -171,7 +188,7 @@ class Scorer:
 
     def has_run(self, job: WatchedJob) -> bool:
         """Whether runtimes of the job's work are known."""
-        return job.workload in self._references.runtimes
+        return self._references.runtime(job.workload) is not None
 
     def class_name(self, class_id: int) -> str:
         """The name of a class."""
@@ -183,8 +200,9 @@ class Scorer:
 
     @property
     def idle(self) -> bool:
-        """Whether no job waits for its group, or for the word that it remains. The rest, sidecars report."""
-        if self._node_phases.waiting:
+        """Whether no job waits for its group, what is known of it, or the word that it remains. The rest, sidecars
+        report."""
+        if self._node_phases.waiting or self.wanted:
             return False
         waiting = (job.ended and job.may_move for job in self.jobs.values())
         return not self._has_groups or (all(job.how or not job.app for job in self.jobs.values()) and not any(waiting))
@@ -192,6 +210,7 @@ class Scorer:
     def step(self, now: float) -> list[Output]:
         """Evaluate new data; returns the rows to write of `scores`, `predictions`, `suspects`. now: Unix seconds."""
         scores = []
+        self.wanted.clear()
         for name, job in list(self.jobs.items()):
             try:
                 if (score := self._step_job(name, job, now)) is not None:
@@ -219,6 +238,8 @@ class Scorer:
             if now - job.seen_at <= WAIT_SECONDS:
                 return None
             job.assign(f"{job.family[:100]}+{UNASSIGNED}", UNASSIGNED)
+        if self._awaits_history(job, now):
+            return None
         job.work += job.node_work.finish() if job.ended else job.node_work.step(now)
         if job.waiting or job.silences or ((job.work or job.workers.waiting) and job.monitor is not None):
             self._judge(job)
@@ -265,6 +286,13 @@ class Scorer:
         self.finished["unknown"] += 1
         self._given_up.append((name, job.workload if job is not None else "", reason))
 
+    def _awaits_history(self, job: WatchedJob, now: float) -> bool:
+        """Whether a job waits for what was learned of its workload."""
+        lacking = [one for one in (job.workload, job.former) if one and not self._references.use(one)]
+        self.wanted.update(dict.fromkeys(lacking))
+        job.lacking_since = min(job.lacking_since, now) if lacking else math.inf
+        return now - job.lacking_since <= WAIT_SECONDS if lacking else False
+
     def _awaits_group(self, job: WatchedJob, now: float) -> bool:
         """Whether an ended job may yet be found to belong to another group."""
         job.ended_at = min(job.ended_at, now)
@@ -275,7 +303,7 @@ class Scorer:
             return
         points = job.points if job.ended else sum(job.sync_points.values())
         job.other_length = not self._progress.is_as_long(job.workload, points, over=job.ended)
-        history = self._references.runtimes.get(job.workload)
+        history = self._references.runtime(job.workload)
         if job.ended and history is not None and job.runtime_seconds > history.expected_seconds:
             # With fewer sync points it has done less, which is no reason to take longer.
             job.other_length = job.other_length and not self._progress.is_shorter(job.workload, points)
@@ -285,7 +313,7 @@ class Scorer:
             monitor.evidence.expect_runtime(history)
         elif job.runtime_prior is not None and not job.is_new:
             monitor.evidence.expect_runtime(job.runtime_prior)
-        former = self._references.runtimes.get(job.former) if job.ended and history is None else None
+        former = self._references.runtime(job.former) if job.ended and history is None else None
         limit = math.inf if former is None or former.vague else former.upper_seconds
         monitor.evidence.is_other_work = job.runtime_seconds > limit
         runtime = job.runtime_seconds if job.ended else math.nan

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from barograph_alerts.attribution.coincidence import CHANGES
 from barograph_alerts.job.progress import JOBS
-from barograph_alerts.job.references import MAX_SITES, MAX_WORKLOADS
+from barograph_alerts.job.references import MAX_SITES
 from barograph_alerts.job.rows import VERDICT_COLUMNS
 from barograph_alerts.processor import BLAMING, MAX_JUDGED, Scorer
+from barograph_alerts.recall import LAST_COUNTS, names_as_rows
 from barograph_collector.client.backfill import Backfill, chosen
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.client.selection import ask, numbers_as_rows, select
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
-from barograph_collector.storage.text import literal
 
 MAX_ROWS: Final = 200_000
 """Latest rows of a table among which the collector looks."""
@@ -34,15 +34,13 @@ FARTHER: Final = 8
 LATEST: Final[Mapping[str, int]] = {"runs": JOBS, "phases": MAX_ROWS, "nodes": MAX_ROWS, "pressures": 20_000}
 """How many of the latest rows are read. Of `runs`: those of the jobs whose sync points are known; of `pressures`: a
 node's speed is a median over its last jobs."""
-LAST_COUNTS: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
-    "paces": (("workload",), MAX_WORKLOADS),
-    "bands": (("workload", "kind", "method", "class_id"), MAX_WORKLOADS),
-    "sites": (("class_id",), MAX_SITES),
-}
-"""Tables of whose rows with equal values in these columns the last one counts, and how many values of the first column
-are kept."""
 CHANGED: Final = "kind = 'regime-closed'"
 """The rows of `events` that matter."""
+LAST_ROWS: Final[Mapping[str, str]] = {
+    "sites": f'SELECT max("offset") FROM sites WHERE {{within}} GROUP BY class_id ORDER BY 1 DESC LIMIT {MAX_SITES}',
+    "events": f'SELECT "offset" FROM events WHERE {{within}} AND {CHANGED} ORDER BY 1 DESC LIMIT {CHANGES}',
+}
+"""Offsets of rows that count, of tables that are about no job."""
 ACCEPTED: Final = "detail LIKE '%\"accepted\"%'"
 """Those of workloads whose alarmed runs have become the history."""
 SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
@@ -91,13 +89,12 @@ class Restore:
             self._close_ended(source, log, names)
             self._scorer.give_up_before(log.long_ago, names)
             opened = self._scorer.open_jobs(names, head)
-            for table in (*LAST_COUNTS, "events"):
-                if table in source.follower.offsets:
-                    self._read_last(source, table, head, now)
+            for table in LAST_ROWS.keys() & source.follower.offsets.keys():
+                self._read_last(source, table, head, now)
             for table in LATEST:
                 self._read_latest(source, table, head, opened, now)
             self._read_first_paces(opened)
-            for table in OF_JOBS - LATEST.keys():
+            for table in (OF_JOBS | LAST_COUNTS.keys()) & source.follower.offsets.keys() - LATEST.keys():
                 source.follower.offsets[table] = head
             source.backfills = [
                 Backfill(source.reader, dict.fromkeys(sorted(OF_JOBS), min(jobs.values())), jobs)
@@ -166,7 +163,9 @@ class Restore:
         """Read those of the latest rows up to an offset that count."""
         after, oldest = source.follower.offsets[table], source.reader.read(table, -MAX_ROWS, 1)
         if oldest.rows and oldest.next_offset <= head:
-            for page in select(source.reader, table, _last(table, max(after + 1, oldest.next_offset), head)):
+            within = f'"offset" BETWEEN {max(after + 1, oldest.next_offset)} AND {head}'
+            last = LAST_ROWS[table].format(within=within)
+            for page in select(source.reader, table, f'"offset" IN ({last})'):
                 observe(self._scorer, table, page.columns, now)
         source.follower.offsets[table] = max(head, after)
 
@@ -237,28 +236,6 @@ class _ReadLog:
 def _final(log: _ReadLog) -> str:
     """The rows of `scores` that are final verdicts of jobs that may be open. A verdict follows the job's first row."""
     return f'final = 1 AND "offset" > {log.first}'
-
-
-def _last(table: str, first: int, last: int) -> str:
-    """The rows between two offsets that count."""
-    within = f'"offset" BETWEEN {first} AND {last}'
-    if table not in LAST_COUNTS:
-        return (
-            f'"offset" IN (SELECT "offset" FROM "{table}" WHERE {within} AND {CHANGED} ORDER BY 1 DESC LIMIT {CHANGES})'
-        )
-    (key, *others), most = LAST_COUNTS[table]
-    latest = f'SELECT {key} FROM "{table}" WHERE {within} GROUP BY 1 ORDER BY max("offset") DESC LIMIT {most}'
-    last_of_each = f'SELECT max("offset") FROM "{table}" WHERE {within} AND {key} IN ({latest})'
-    return f'"offset" IN ({last_of_each} GROUP BY {", ".join((key, *others))})'
-
-
-def names_as_rows(names: Iterable[str]) -> str:
-    """Names of jobs or workloads as a column in SQL. One constant is parsed sooner than many.
-
-    >>> print(names_as_rows(["hpc/1.0.0", "hpc/2.0.0"]))
-    unnest(string_split('hpc/1.0.0,hpc/2.0.0', ','))
-    """
-    return f"unnest(string_split({literal(','.join(names))}, ','))"
 
 
 def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> list[dict[str, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,13 +17,13 @@ from barograph_alerts import restore as restoring
 from barograph_alerts.job.references import References
 from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
+from barograph_alerts.recall import Recall
 from barograph_alerts.restore import Restore
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
 from barograph_collector.daemon.places import JobPlaces
 from barograph_collector.daemon.sources import FollowedCollector
 from barograph_modeler.learning.rows import accepted_output
-from barograph_modeler.pace.pace import Pace
 from helpers.answers import answered, arrow
 from helpers.jobs import Simulation, scores_of, verdict
 
@@ -99,7 +100,7 @@ def test_what_is_read_does_not_grow_with_the_number_of_judged_jobs(monkeypatch: 
         log, simulation = MemoryLog(), Simulation(intervals=2)
         running = job(log, simulation, ended=False)
         for _ in range(judged):
-            log.put("paces", {"workload": ["lab/app@2x1"], "means": ["{}"], "residuals": ["[]"]})
+            log.put("sites", {"class_id": [1], "before": ["a"], "at": ["b"]})
             log.put("events", {"source": ["lab/1"], "kind": ["gap"], "detail": [""], "at": [0.0]})
             job(log, simulation, ended=True)
         scorer, _ = restored(log)
@@ -110,7 +111,7 @@ def test_what_is_read_does_not_grow_with_the_number_of_judged_jobs(monkeypatch: 
         assert set(scorer.jobs) == {running}, "late rows of judged jobs are theirs"
         read.append(log.rows_read)
         queries.append(log.queries)
-    assert [+rows for rows in read] == [{"blocks": 1, "scores": 3, "jobs": 3, "paces": 1, "runs": 2}] * 2
+    assert [+rows for rows in read] == [{"blocks": 1, "scores": 3, "jobs": 3, "sites": 1, "runs": 2}] * 2
     assert queries[0] == queries[1]
 
 
@@ -148,28 +149,6 @@ def test_while_days_in_the_lake_cannot_be_read_only_jobs_of_days_in_the_database
     assert set(restored(log)[0].jobs) == {opened}
 
 
-def test_the_last_rows_of_the_latest_workloads_are_read_and_decoded_when_a_job_needs_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(restoring.LAST_COUNTS, "paces", (("workload",), 2))  # type: ignore[arg-type]
-    log, decoded = MemoryLog(), list[str]()
-    for number, workload in enumerate("abcabd"):
-        log.put("paces", {"workload": [workload], "runs": [number], "means": ["{}"], "residuals": ["[]"]})
-    job(log, Simulation(intervals=2), ended=True)
-    real = Pace.from_row
-
-    def from_row(row: Mapping[str, Any]) -> Pace:
-        decoded.append(row["workload"])
-        return real(row)
-
-    monkeypatch.setattr(Pace, "from_row", from_row)
-    scorer, _ = restored(log)
-    assert not decoded
-    known = [scorer._references.pace(workload) for workload in "abcdbd"]
-    assert [pace and pace.runs for pace in known] == [None, 4, None, 5, 4, 5]
-    assert decoded == ["b", "d"]
-
-
 @pytest.mark.parametrize("accepted", [False, True])
 @pytest.mark.parametrize("collectors", [1, 2])
 def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began_unless_slow_runs_were_accepted_since(
@@ -199,6 +178,10 @@ def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began_unless_sl
     job(logs[0], simulation, ended=True)
     scorer, sources = Scorer(), [source_of(log, endpoints) for log in logs]
     Restore(scorer)(sources, NOW)
+    recall = Recall(scorer, lambda endpoint: logs[0], lambda: NOW)  # type: ignore[arg-type,return-value]
+    recall.begin(sources)
+    scorer.step(NOW)
+    recall.poll(threading.Lock())
     paces = [scorer._new_monitor(scorer.jobs[name]).evidence.pace for name in (first, second, third)]
     assert [pace and pace.runs for pace in paces] == [4, 4 if accepted else 2, 4]
     scorer.jobs[second].assign("another", "like")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +27,8 @@ from barograph_agent.system.sockets import SocketInfo
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
-from barograph_alerts.restore import LAST_COUNTS, NEAR, OF_JOBS, Restore
+from barograph_alerts.recall import LAST_COUNTS, WORKLOADS, Recall
+from barograph_alerts.restore import LAST_ROWS, NEAR, OF_JOBS, Restore
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
@@ -373,22 +376,30 @@ class Tally:
 
 
 class JudgingTally(Tally):
-    """The alerts daemon's scorer and how that begins, with the same counts.
-
-    pages: most rows of a table in a round. near: offsets of the first backfill.
-    """
+    """The alerts daemon's scorer and how that begins, with the same counts."""
 
     tables = ALERTS_TABLES
 
-    def __init__(self, may_resend: Callable[[str], bool], pages: int, near: int) -> None:
+    def __init__(
+        self,
+        may_resend: Callable[[str], bool],
+        connect: Callable[[str], LogReader],
+        system: System,
+        chance: random.Random,
+    ) -> None:
+        """connect: a reader of its own, by the address of a collector."""
         super().__init__(may_resend)
         self.scorer = Scorer()
-        self.open_jobs, self.begun = self.scorer.open_jobs, self.scorer.begun
+        self.open_jobs, self.begun, self.begin_log = self.scorer.open_jobs, self.scorer.begun, self.scorer.begin_log
         self.forget_before, self.give_up_before = self.scorer.forget_before, self.scorer.give_up_before
         self.first_paces: dict[str, int] = {}
         """Offsets of the paces that jobs are compared with from their begin on."""
-        self._restore = Restore(self, near)  # type: ignore[arg-type]
-        self._pages = pages
+        self._restore = Restore(self, chance.choice([3, NEAR]))  # type: ignore[arg-type]
+        self._recall = Recall(self, connect, system.clock.monotonic, chance.choice([1, WORKLOADS]))  # type: ignore[arg-type]
+        self._pages = chance.choice([1, 5, 10_000])
+        """Most rows of a table in a round."""
+        self.recalled = 0
+        """How often what was learned was read."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         if table == "scores":
@@ -419,10 +430,26 @@ class JudgingTally(Tally):
             source.follower._page = self._pages
             # What is before is a backfill's, or of jobs that are not judged, or does not count.
             self.starts[source.name] = Start(dict(source.follower.offsets), self._judged.copy())
-            partly = (*OF_JOBS, *LAST_COUNTS, "events")
+            partly = (*OF_JOBS, *LAST_COUNTS, *LAST_ROWS)
             self.skipped |= {(source.name, one): at for one, at in source.follower.offsets.items() if one in partly}
             for backfill in source.backfills:
                 backfill.follower._page = self._pages
+        self._recall.begin(ready)
+
+    def cycle(self) -> None:
+        self._recall.poll(threading.Lock())
+
+    @property
+    def wanted(self) -> dict[str, None]:
+        """Workloads that the scorer waits for."""
+        return self.scorer.wanted
+
+    def learn(self, workloads: Collection[str], rows: Sequence[tuple[str, Mapping[str, Column]]]) -> None:
+        """Note rows of what was learned."""
+        self.recalled += 1
+        for table, columns in rows:
+            self.read[self._recall._log, table].update(np.asarray(columns["offset"]).tolist())
+        self.scorer.learn(workloads, rows)
 
     def must_read(self, job: str, *, has_begun: bool) -> bool:
         return has_begun and job not in self._judged
@@ -657,8 +684,8 @@ class Facility:
     def _follow(self, system: System) -> None:
         tally = Tally(self.may_resend)
         if self.judged:
-            random = self.machine.random
-            tally = JudgingTally(self.may_resend, random.choice([1, 5, 10_000]), random.choice([3, NEAR]))
+            readers_of = {shard.endpoint: partial(NamedReader, shard, system) for shard in self.shards}
+            tally = JudgingTally(self.may_resend, lambda endpoint: readers_of[endpoint](), system, self.machine.random)
         elif self.make_tally is not None:
             tally = self.make_tally(system)
         self.tallies.append(tally)

@@ -25,6 +25,8 @@ KEYS: Final[Mapping[str, Sequence[str]]] = {
     "sites": ("class_id",),
 }
 """Columns of what was learned: of rows with equal values there the last one counts."""
+ON_DEMAND: Final = ("paces", "bands")
+"""Tables of which older rows are read when a job of their workload begins."""
 LATEST: Final = ("runs", "phases", "nodes", "pressures")
 """Tables of which the rows of judged jobs count too."""
 WHOLE: Final = ("jobs", "assignments")
@@ -43,10 +45,10 @@ def rows_to_read(log: Tables, start: Start) -> dict[str, set[int]]:
             found[table] = set(offsets)
             continue
         found[table] = {at for at in offsets if at > after}
-        if (keys := KEYS.get(table)) is not None:
-            # In the order of their offsets.
-            known = zip(zip(*(rows[name] for name in keys), strict=True), offsets, strict=True)
-            found[table].update({key: at for key, at in known if at <= after}.values())
+        if table in ON_DEMAND:
+            pass
+        elif table in KEYS:
+            found[table].update(at for at in _last(table, rows).values() if at <= after)
         elif table == "events":
             closed = zip(rows["kind"], offsets, strict=True)
             found[table].update(at for kind, at in closed if kind == "regime-closed")
@@ -55,6 +57,16 @@ def rows_to_read(log: Tables, start: Start) -> dict[str, set[int]]:
                 if at > begun[job] if job in begun else table in LATEST:
                     found[table].add(at)
     return found
+
+
+def last_rows(log: Tables, table: str, workload: str) -> set[int]:
+    """The offsets of the rows that count of what the log has learned of a workload."""
+    return {at for key, at in _last(table, log.all(table)).items() if key[0] == workload}
+
+
+def _last(table: str, rows: Mapping[str, Sequence[Any]]) -> dict[tuple[Any, ...], int]:
+    """The last row of each key, of rows in the order of their offsets."""
+    return dict(zip(zip(*(rows[name] for name in KEYS[table]), strict=True), rows["offset"], strict=True))
 
 
 def first_paces(log: Tables, start: Start, learned: Tables, after: int) -> dict[str, int]:

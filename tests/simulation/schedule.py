@@ -19,7 +19,7 @@ from barograph_collector.daemon.sources import OF_NO_JOB
 from simulation.database import SimulatedDatabase
 from simulation.facility import SPOOLS, Facility, JudgingTally, NamedReader, Node, Shard, SimulatedJob, deliver
 from simulation.lake import Failures
-from simulation.learned import KEYS, LearnedRows, first_paces, rows_to_read
+from simulation.learned import KEYS, ON_DEMAND, LearnedRows, first_paces, last_rows, rows_to_read
 from simulation.machine import Stuck
 from simulation.recognition import AskingJobs, AssigningTally
 from simulation.reference import PER_SECOND, SECONDS, alarms_without_pipeline, healthy_history
@@ -446,10 +446,24 @@ class Schedule:
                     raise self._broken(f"a follower has not read rows {sorted(lacks)[:5]} of {table} of {shard.name}")
             if not isinstance(tally, JudgingTally) or start is None or first.name not in tally.starts:
                 continue
+            if shard is first:
+                self._check_learned(tally, first)
             after = tally.starts[first.name].offsets["paces"]
             for job, at in first_paces(shard.tables, start, first.tables, after).items():
                 if tally.first_paces.get(job, 0) < at:
                     raise self._broken(f"{job} is not compared with the pace there was when it began, of row {at}")
+
+    def _check_learned(self, tally: JudgingTally, first: Shard) -> None:
+        """Of each workload that jobs needed the scorer has all that counts, and of others nothing."""
+        for table in ON_DEMAND:
+            read = tally.read[first.name, table]
+            if read - set(first.tables.all(table)["offset"]):
+                continue  # with a disk rows were lost that count
+            for workload, learned in tally.scorer._references._learned.items():
+                wanted = last_rows(first.tables, table, workload)
+                if wanted - read or learned.offsets.get(table, 0) != max(wanted, default=0):
+                    found = f"{sorted(wanted - read)[:5]}, the last one is {learned.offsets}"
+                    raise self._broken(f"of {workload} rows of {table} were not read: {found}")
 
     def _check_assignments(self) -> None:
         """Jobs that ask for the same are in one group, and others are not, whatever was restarted when."""

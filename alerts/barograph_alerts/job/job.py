@@ -69,6 +69,8 @@ class WatchedJob:
         self.offset = self.nodes = 0
         self.seen_at = math.nan
         """When its row of `jobs` was read, in Unix seconds."""
+        self.lacking_since = math.inf
+        """Since when it is awaited what was learned of its workload."""
         self.workload = ""
         """The group of like work; that of the row of `jobs` until it is assigned to one."""
         self.family = ""
@@ -98,9 +100,7 @@ class WatchedJob:
         """Number of sync points so far, by world communicator."""
         self.coincidences: list[Coincidence] = []
         self.explained: tuple[object, ...] = ()
-        self.workers = WorkerRows()
-        self.node_work = NodeWork()
-        self.kernel = KernelAccount()
+        self.workers, self.node_work, self.kernel = WorkerRows(), NodeWork(), KernelAccount()
         self.ended = False
         self.ended_at = math.inf
         """When that was first seen, in Unix seconds."""
@@ -139,18 +139,27 @@ class WatchedJob:
 
         Otherwise one with a history remains compared with it.
         """
-        if self.monitor is not None and workload != self.workload:
-            if self.kept is not None or self.ended or self.monitor.evidence.pace is None:
-                self.monitor, self.explained = None, ()
-                self.workers.rewind()
-                self.reported = None if self.reported else ()
-            if self.kept is not None:
-                self.waiting, self.kept = self.kept + self.waiting, []
+        is_judged = self.monitor is not None and workload != self.workload
+        if is_judged and (self.kept is not None or self.ended or self.has_no_pace):
+            self.judge_anew()
         if how != "first":
             self.former = ""
         elif self.how in COMPARED and workload != self.workload:
             self.former = self.workload
         self.workload, self.how, self.assigned = workload, how, self.assigned + 1
+
+    @property
+    def has_no_pace(self) -> bool:
+        """Whether it is judged by itself, for want of a history."""
+        return self.monitor is not None and self.monitor.evidence.pace is None
+
+    def judge_anew(self) -> None:
+        """Judge it again, from its begin if that is known still."""
+        self.monitor, self.explained = None, ()
+        self.workers.rewind()
+        self.reported = None if self.reported else ()
+        if self.kept is not None:
+            self.waiting, self.kept = self.kept + self.waiting, []
 
     @property
     def may_move(self) -> bool:

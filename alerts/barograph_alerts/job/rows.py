@@ -55,7 +55,7 @@ def score_output(
     judged = evidence.state != "unknown"
     phase = known.name(cause.phase) if cause.phase is not None else ""
     first = job.coincidences[0].text if job.coincidences else ""
-    runtimes = known.runtimes.get(job.workload)
+    runtimes = known.runtime(job.workload)
     job.sentence = sentence(
         evidence,
         job.workload,
@@ -65,7 +65,7 @@ def score_output(
         phase=phase,
         runtime=_runtime(job, monitor, runtimes, now, left),
         coincidence=first,
-        former=known.runtimes.get(job.former),
+        former=known.runtime(job.former),
         unit=job.unit,
     )
     columns = {

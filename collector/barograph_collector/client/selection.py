@@ -26,9 +26,9 @@ class Asking(Protocol):
         ...
 
 
-def ask(reader: Asking, text: str, limit: int = 1) -> tuple[pa.Table, str]:
+def ask(reader: Asking, text: str, limit: int = 1, seconds: float = SECONDS) -> tuple[pa.Table, str]:
     """The rows of a query, and which days they lack. Raises LogUnavailable and ReadRefused."""
-    answer = reader.query(text, limit, SECONDS)
+    answer = reader.query(text, limit, seconds)
     return pa.ipc.open_stream(answer.stream).read_all(), answer.note
 
 
@@ -41,10 +41,13 @@ def numbers_as_rows(numbers: Iterable[float], kind: str) -> str:
     return f"unnest('{list(numbers)}'::{kind}[])"
 
 
-def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()) -> Iterator[RowBatch]:
+def select(
+    reader: Asking, table: str, condition: str, names: Sequence[str] = (), seconds: float = SECONDS
+) -> Iterator[RowBatch]:
     """Pages of the rows of a table that meet a condition, which is SQL, in the order of their offsets.
 
-    names: columns to read besides the offset; all by default. Raises LogUnavailable and ReadRefused.
+    names: columns to read besides the offset; all by default. seconds: limit of one query. Raises LogUnavailable and
+    ReadRefused.
     """
     kinds = {name: kind for name, kind in wire.READ_KINDS[table].items() if not names or name in (*names, "offset")}
     columns = ", ".join(f'"{name}"' for name in kinds)
@@ -56,6 +59,7 @@ def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()
             f'SELECT "offset", {bytes_of} AS bytes FROM "{table}" WHERE "offset" > {after} AND ({condition})'
             f' ORDER BY "offset" LIMIT {PAGE_ROWS}',
             PAGE_ROWS,
+            seconds,
         )
         offsets, filled = sizes["offset"].to_numpy(), np.cumsum(sizes["bytes"].to_numpy())
         more, first = len(offsets) == PAGE_ROWS, 0
@@ -67,7 +71,7 @@ def select(reader: Asking, table: str, condition: str, names: Sequence[str] = ()
             listed = numbers_as_rows(offsets[first:stop].tolist(), "BIGINT")
             within = f'"offset" BETWEEN {offsets[first]} AND {after} AND "offset" IN (SELECT {listed})'
             text = f'SELECT {columns} FROM "{table}" WHERE {within} ORDER BY "offset"'
-            rows, _ = ask(reader, text, PAGE_ROWS)
+            rows, _ = ask(reader, text, PAGE_ROWS, seconds)
             yield RowBatch(
                 {
                     name: column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy()
