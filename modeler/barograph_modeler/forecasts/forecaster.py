@@ -29,6 +29,7 @@ from barograph_modeler.state.stateful import Stateful
 
 METHOD: Final = "scaling"
 WORKLOADS: Final = 50_000
+CLUSTERS: Final = 100
 _log = logging.getLogger(__name__)
 
 
@@ -40,8 +41,8 @@ class Forecaster(Stateful):
     """
 
     STATE = (
-        *("history", "works", "parts", "predictions", "tails", "refused"),
-        *("_waiting", "_places", "_jobs", "_over", "_open", "_expected"),
+        *("history", "works", "parts", "predictions", "refused"),
+        *("_tails", "_waiting", "_places", "_jobs", "_over", "_open", "_expected"),
     )
 
     def __init__(self, library: PredictorLibrary) -> None:
@@ -51,9 +52,9 @@ class Forecaster(Stateful):
         self.library = library
         # In rows of earlier versions the method is empty.
         self.predictions = Predictions(METHOD, "")
-        self.tails = RecentTails()
-        """Probabilities that jobs had of a longer runtime, by the runs of their scale when they began."""
         self.refused = 0
+        self._tails: OrderedDict[str, RecentTails] = OrderedDict()
+        """By cluster: probabilities that jobs had of a longer runtime, by the runs of their scale when they began."""
         self._waiting: OrderedDict[str, WorkloadPlace] = OrderedDict()
         """Jobs without a group, their places with the parameters only."""
         self._places: OrderedDict[str, WorkloadPlace] = OrderedDict()
@@ -109,11 +110,21 @@ class Forecaster(Stateful):
         healthy = ended.verdict == "healthy"
         self.parts.end(ended.job, place if healthy else None, ended.runtime_seconds)
         expected = self._expected.pop(ended.job, None)
-        if expected is not None and ended.verdict != "failed" and 0 < ended.runtime_seconds < math.inf:
-            self.tails.add(Mixture.single(*expected).tail(math.log(ended.runtime_seconds)))
+        is_timed = ended.verdict != "failed" and 0 < ended.runtime_seconds < math.inf
+        if expected is not None and place is not None and is_timed:
+            self._tails_of(place.application.cluster).add(
+                Mixture.single(*expected).tail(math.log(ended.runtime_seconds))
+            )
         if place is not None and healthy:
             self.history.learn(place, ended.runtime_seconds)
             self.library.mark_changed([place.application])
+
+    def tail(self, cluster: str, risk: float) -> float:
+        """The tail probability of limits at scales that have run which this share of a cluster's jobs exceeded."""
+        return self._tails_of(cluster).quantile(risk)
+
+    def _tails_of(self, cluster: str) -> RecentTails:
+        return lru.get(self._tails, cluster, RecentTails, CLUSTERS)
 
     def accept(self, workload: str, runtimes: list[float]) -> None:
         """Replace the history of a workload by its withheld runs. runtimes: seconds."""

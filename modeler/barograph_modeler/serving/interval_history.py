@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Self
 
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.forecasts.history import WorkloadPlace
 from barograph_modeler.forecasts.library import Published
+from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.problems import UnlocatedQuestion
 from barograph_modeler.learning.workload import Workload
@@ -54,7 +55,7 @@ class IntervalHistory(NamedTuple):
         places: Iterable[WorkloadPlace],
         workloads: Mapping[str, Workload],
         question: Question,
-        parts: Mapping[WorkloadPlace, Sequence[PhasedRun]] | None = None,
+        parts: PartsHistory,
     ) -> Self:
         """Copy the intervals of the problem of a question. The caller sees to it that nothing is learned meanwhile.
 
@@ -80,8 +81,8 @@ class IntervalHistory(NamedTuple):
         classes = (
             IntervalClass(int(class_id), share, _samples(scales, class_id, question.ranks)) for class_id, share in some
         )
-        runs = tuple((parts or {}).get(found[scale], ()))
-        return cls(question.ranks, tuple(one for one in classes if one.samples), size=size, runs=runs)
+        known_classes = tuple(one for one in classes if one.samples)
+        return cls(question.ranks, known_classes, size=size, runs=tuple(parts.runs(found[scale])))
 
 
 class _NoScale(Exception):

@@ -115,13 +115,13 @@ class PredictPage:
                 if self._forecaster.is_learning(question.cluster, question.app):
                     raise _NotFitted(f"{question.app} is being learned at this moment") from None
                 raise
-            tail = self._forecaster.tails.quantile(question.risk)
+            tail = self._forecaster.tail(application.cluster, question.risk)
             history = None
             if question.intervals:
                 if self._learner is None:
                     raise BadQuestion("intervals is '1', expected 0: no intervals are learned here")
                 scales = self._forecaster.history.scales(application)
-                places, parts = (place for place, _ in scales), self._forecaster.parts.of(scales)
+                places, parts = (place for place, _ in scales), self._forecaster.parts
                 history = IntervalHistory.of(known, places, self._learner.workloads, question, parts)
         with self._forecaster.library.gate.passing():
             return answer(known, question, tail) if history is None else answer_of_intervals(known, history, question)

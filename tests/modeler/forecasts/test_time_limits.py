@@ -43,7 +43,7 @@ class Facility:
 
     def limit(self) -> float:
         known = self.forecaster.library.published[Application("lab", "solver")]
-        reply = answer(known, Question("solver", 8, params=PARAMS, risk=RISK), self.forecaster.tails.quantile(RISK))
+        reply = answer(known, Question("solver", 8, params=PARAMS, risk=RISK), self.forecaster.tail("lab", RISK))
         return reply["limit"]["seconds"] if reply.get("limit") else np.nan
 
 
@@ -54,15 +54,16 @@ def test_of_runs_with_a_heavy_tail_the_share_beyond_the_limit_is_the_risk():
     assert (runs[:, 1] > runs[:, 0]).mean() == pytest.approx(RISK, abs=0.02)
 
 
-def test_failed_runs_and_the_first_of_a_scale_say_nothing_of_limits():
+def test_failed_runs_and_the_first_of_a_scale_say_nothing_of_limits_nor_those_of_another_cluster():
     facility, prior = Facility(), RecentTails().quantile(RISK)
     for _ in range(3):
         facility.run()
-    assert facility.forecaster.tails.quantile(RISK) == prior
+    assert facility.forecaster.tail("lab", RISK) == prior
     facility.run(status=1)
-    assert facility.forecaster.tails.quantile(RISK) == prior
+    assert facility.forecaster.tail("lab", RISK) == prior
     facility.run()
-    assert facility.forecaster.tails.quantile(RISK) != prior
+    assert facility.forecaster.tail("lab", RISK) != prior
+    assert facility.forecaster.tail("other", RISK) == prior
 
 
 def test_a_limit_is_not_below_the_quantile_of_the_answer():

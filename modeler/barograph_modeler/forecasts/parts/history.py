@@ -52,7 +52,11 @@ class PartsHistory(Stateful):
 
     def of(self, known: Sequence[tuple[WorkloadPlace, Any]]) -> dict[WorkloadPlace, list[PhasedRun]]:
         """Copies of the runs of these workloads."""
-        return {place: list(self._runs[place]) for place, _ in known if place in self._runs}
+        return {place: self.runs(place) for place, _ in known if place in self._runs}
+
+    def runs(self, place: WorkloadPlace) -> list[PhasedRun]:
+        """A copy of the runs of a workload; empty if it has none."""
+        return list(self._runs.get(place, ()))
 
     def _learn(self, job: str) -> WorkloadPlace | None:
         """Learn a job of which everything is known, and return its workload; None if something is missing."""
