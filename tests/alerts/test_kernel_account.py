@@ -489,6 +489,20 @@ def test_a_stopped_rank_is_the_cause_though_the_link_of_another_node_is_suspecte
     assert kernel_words.known(cause).startswith("rank 1 on n2 was stopped by a signal for 40% of its time")
 
 
+@pytest.mark.parametrize(
+    ("waited", "flight", "kind", "members"),
+    [(0.84, 5.0, "network", ("all",)), (0.81, 5.0, "link", ("n2",)), (0.84, 50.0, "link", ("n2",))],
+)
+def test_where_ranks_have_waited_more_for_cores_a_link_must_be_much_slower(waited, flight, kind, members):
+    """Who is not on a core reads no messages, and data that is on its way to them is in flight for longer."""
+    rows = []
+    for host, ms in (("n1", 1.0), ("n2", flight), ("n3", 1.0), ("n4", 1.0)):
+        rows += [row(1000.0, n, host, seconds=60.0, delay_seconds=0.81, transfer_seconds=1e-3) for n in (NODE, 1)]
+        rows += [row(ONSET, n, host, seconds=20.0, delay_seconds=waited, transfer_seconds=1e-3 * ms) for n in (NODE, 1)]
+    cause = explain(account(*rows), lost=0.25, cause=replace(NETWORK, kind="link", members=("n2",)))
+    assert (cause.kind, cause.members, cause.numbers.get("core_nodes")) == (kind, members, 4 if waited > 0.81 else None)
+
+
 def test_a_job_has_several_nodes_though_only_one_has_written_rows():
     made = account(*disturbed(host="n2", delay_seconds=0.48))
     network = made.explain(NETWORK, ONSET, math.inf, 0.4, nodes=4)

@@ -29,7 +29,7 @@ from barograph_alerts.attribution.kernel.losses import (
     total_share,
 )
 from barograph_alerts.attribution.kernel.pressure import NODE, Pressure
-from barograph_alerts.attribution.kernel.transfers import COVERED, by_transfers
+from barograph_alerts.attribution.kernel.transfers import BUSY_TRANSFER, COVERED, TRANSFER, by_transfers
 
 RECENT: Final = 1024
 """Newest rows kept one by one, since an onset is detected some time later."""
@@ -123,9 +123,10 @@ class KernelAccount:
             if explained >= (EXPLAINS_STOPPED if kind == "stopped" else EXPLAINS) * lost:
                 found = loss_cause(kind, kinds[kind], during, nodes)
                 return replace(found, members=cause.members) if nodes > 1 and cause.kind == "straggler" else found
-        cause = by_transfers(cause, before, during, nodes)
         more = math.fsum(max(one.of_rest, 0.0) for one in kinds["core"])
-        if "core" in shown and "core" not in likely and more >= EXPLAINS * lost:
+        waited = "core" in shown and "core" not in likely and more >= EXPLAINS * lost
+        cause = by_transfers(cause, before, during, nodes, BUSY_TRANSFER if waited else TRANSFER)
+        if waited:
             cause = _with_cores(cause, loss_cause("core", kinds["core"], during, nodes))
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
         return replace(
@@ -176,7 +177,9 @@ def _may_be(kind: Kind, growths: Collection[Growth], cause: Cause, nodes: int) -
 
 
 def _with_cores(cause: Cause, cores: Cause) -> Cause:
-    """A cause beside which ranks waited for cores."""
+    """A cause beside which ranks waited for cores; without flights no link, for who is on no core reads no messages."""
+    if cause.kind == "link" and "transfer" not in cause.numbers:
+        cause = replace(cause, kind="network", members=("all",))
     waited = cores.numbers["waited"], cores.numbers["waited_before"], float(len(cores.members))
     beside = cores.beside if cores.beside is not None and cores.beside.owner != "rank" else None
     return replace(cause, numbers={**cause.numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}, beside=beside)

@@ -11,12 +11,14 @@ from barograph_alerts.attribution.kernel.account import Account
 
 TRANSFER: Final = 3.0
 """Data of a node with a slow link is in flight so many times as long as before, at least."""
+BUSY_TRANSFER: Final = 30.0
+"""The same where ranks have waited more for cores: who is on no core reads no messages."""
 COVERED: Final = 4.0
 """Seconds after the onset that must be known before a kernel is said to show nothing."""
 
 
-def by_transfers(cause: Cause, before: Account, during: Account, nodes: int) -> Cause:
-    """The cause where waiting has grown, by the nodes whose data is in flight TRANSFER times as long as before.
+def by_transfers(cause: Cause, before: Account, during: Account, nodes: int, least: float) -> Cause:
+    """The cause where waiting has grown, by the nodes whose data is in flight `least` times as long as before.
 
     Nodes count that have the square root of the largest factor. Of these, those are named that the time of messages
     suggests, else the only one: what a busy peer acknowledges late is in flight for longer too. Where there is no such
@@ -33,7 +35,7 @@ def by_transfers(cause: Cause, before: Account, during: Account, nodes: int) -> 
             found[host] = now.transfer / now.transferred, was.transfer / was.transferred
     factors = {host: since / usual for host, (since, usual) in found.items()}
     worst = max(factors.values(), default=0.0)
-    if len(found) < len(during.seconds) or worst < TRANSFER:
+    if len(found) < len(during.seconds) or worst < least:
         return cause
     slowest = max(factors, key=lambda host: factors[host])
     if len(found) < nodes and (nodes < 3 or during.node(slowest).transferred < COVERED):
