@@ -290,7 +290,8 @@ static void apply(struct writer *writer, uint64_t wanted)
 {
     struct tracer *tracer = &writer->tracer;
     uint32_t op = RING_WANT_OP(wanted);
-    tracer->passed = 0;
+    if ((wanted ^ atomic_load_explicit(&tracer->applied, memory_order_relaxed)) & ~(uint64_t)RING_WANT_CALLS)
+        tracer->passed = 0;
     atomic_store_explicit(&tracer->address, sites_address(&writer->sites, RING_WANT_SITE(wanted)), memory_order_relaxed);
     atomic_store_explicit(&tracer->op, wanted & RING_WANT_CALLS ? TRACER_ALL : op, memory_order_relaxed);
     atomic_store_explicit(&tracer->applied, wanted, memory_order_relaxed);

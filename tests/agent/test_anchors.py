@@ -331,3 +331,18 @@ def test_few_messages_of_many_with_the_same_rank_repeat(others: int, *, same: bo
     made = records(calls)
     made["detail"][made["op"] == NUMBERS["Waitall"]] = 0
     assert collectives.repeats(made, Anchor(NUMBERS["Waitall"], 3)) is same
+
+
+def test_a_cycle_in_which_each_call_comes_on_many_levels_is_one_iteration_by_the_period() -> None:
+    """Also of those before the anchor was named: its occurrences in one cycle are close together."""
+    levels = [*range(8), *(level for level in reversed(range(8)) for _ in range(2))]
+    sites = [1] * 8 + [3, 5] * 8
+    calls: list[Call] = [call for site in sites for call in ((site, "Isend", 0, 1), (site + 1, "Wait", 0, 0))]
+    seconds = [one for level in levels for one in (0.0, 0.2 / 4**level)]
+    made = records(calls * 15, seconds * 15)
+    anchor = anchors.find(made)
+    assert anchor is not None and anchor.every == 8
+    assert len(anchors.occurrences(made, anchor)) == 15
+    assert [one for one, _ in anchors.loops(made, anchor)] == [anchor]
+    even = anchors.find(records(calls * 15))
+    assert even is not None and even.every == 1

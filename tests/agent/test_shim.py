@@ -692,8 +692,9 @@ def test_a_lock_that_stays_held_costs_records_and_not_the_program(alone: Callabl
     assert seen.dropped == 5
 
 
-def traced(alone: Callable[..., Path], folder: Path, capacity: int, calls: int, every: int) -> Ring:
-    subprocess.run([alone("traced.c"), folder, str(capacity), str(calls), str(every)], check=True, timeout=120)
+def traced(alone: Callable[..., Path], folder: Path, *numbers: int) -> Ring:
+    """numbers: capacity, calls, every, and when calls are written again."""
+    subprocess.run([alone("traced.c"), folder, *map(str, numbers)], check=True, timeout=120)
     (path,) = folder.iterdir()
     return Ring(path)
 
@@ -718,10 +719,11 @@ def test_calls_are_written_until_an_anchor_is_named_then_records_of_it(
         assert ring.site(int(records[0]["site"])).startswith("traced+0x")
 
 
-def test_an_anchor_that_comes_several_times_in_an_iteration_is_recorded_once(
-    alone: Callable[..., Path], folder: Path
+@pytest.mark.parametrize("turn", [(), (1,), (7,)])
+def test_an_anchor_that_comes_several_times_in_an_iteration_is_recorded_once_whether_calls_are_written_or_not(
+    alone: Callable[..., Path], folder: Path, turn: tuple[int, ...]
 ) -> None:
-    with traced(alone, folder, 1024, 300, 3) as ring:
+    with traced(alone, folder, 1024, 300, 3, *turn) as ring:
         assert ring.iteration_head == 50
         records = ring.iterations(10, 50)
         assert np.diff(records["exit_ns"]).tolist() == [60] * 39

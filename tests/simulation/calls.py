@@ -289,8 +289,11 @@ class Program:
         """V-cycles of a multigrid solver: the same messages on each level, down and up, with less and less to do."""
         parts, trace = self._begin(rng, rank)
         down, residual, smooth, norm = (parts.halo() for _ in range(4))
-        if rng.random() < 0.5:
+        kind = int(rng.integers(3))
+        if kind == 0:
             residual = smooth = down
+        elif kind == 1:
+            norm = residual  # each call comes on many levels
         levels, coarser, seconds = int(rng.integers(7, 11)), float(rng.choice([2, 4, 8])), float(rng.uniform(0.1, 1.0))
         each = [seconds * coarser**-level + 1e-4 for level in range(levels)]
         ends = []

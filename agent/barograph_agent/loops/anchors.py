@@ -26,6 +26,7 @@ iteration only if nothing else is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -150,7 +151,12 @@ def _find(calls: Records) -> Anchor | None:
 def _better(calls: Records, tokens: _Tokens) -> Anchor | None:
     """The anchor of the loop around it where its iterations are of different lengths in each pass of that."""
     found = _best(calls, tokens)
-    return found and (tokens.around(occurrences(calls, found)) or found)
+    if found is None:
+        return None
+    at, period = occurrences(calls, found), tokens.by_period
+    if around := tokens.around(at):
+        return around
+    return period if period and tokens.is_uneven(at, occurrences(calls, period)) else found
 
 
 def _best(calls: Records, tokens: _Tokens) -> Anchor | None:
@@ -170,7 +176,7 @@ def _best(calls: Records, tokens: _Tokens) -> Anchor | None:
 
 
 def _by_segments_or_period(calls: Records, tokens: _Tokens) -> Anchor | None:
-    segments, period = tokens.by_segments(), tokens.by_period()
+    segments, period = tokens.by_segments(), tokens.by_period
     if not segments or not period:
         return segments or period
     ratio = _ratio(calls, segments, period)
@@ -229,7 +235,7 @@ def loops(calls: Records, anchor: Anchor) -> list[tuple[Anchor, Integers]]:
     end = len(calls)
     while True:
         at = occurrences(calls[:end], anchor._replace(every=1))
-        first = _last_begin(at)
+        first = _last_begin(at, anchor.every)
         # Its first iteration begins somewhere before.
         before = int(at[first]) if len(at) else 0
         earlier = find(calls[:before]) if len(found) + 1 < MAX_LOOPS else None
@@ -247,9 +253,9 @@ def _is_part(calls: Records, earlier: Anchor, before: int, passes: int) -> bool:
     return number * passes <= MAX_TAIL * (len(at) - number)
 
 
-def _last_begin(at: Integers) -> int:
-    """Number of the occurrence since which an anchor comes regularly."""
-    gaps = np.diff(at)
+def _last_begin(at: Integers, every: int) -> int:
+    """Number of the occurrence since which an anchor comes regularly. every: how often in an iteration."""
+    gaps = at[every:] - at[:-every]
     breaks = np.flatnonzero(gaps > MAX_BREAK * np.median(gaps)) if len(gaps) else gaps
     return int(breaks[-1]) + 1 if len(breaks) else 0
 
@@ -390,15 +396,17 @@ class _Tokens:
             if number < (SAME_COUNT * self._counts[found[0]] if found else MIN_ITERATIONS):
                 break
             outer = np.flatnonzero(self._sequence == token)
-            if number * MIN_ITERATIONS < len(at) and self._is_uneven(at, outer) and self._has_like_segments(token):
+            if number * MIN_ITERATIONS < len(at) and self.is_uneven(at, outer) and self._has_like_segments(token):
                 found.append(token)
         return self._anchor(min(found, key=self._rank_of)) if found else None
 
-    def _is_uneven(self, at: Integers, outer: Integers) -> bool:
+    def is_uneven(self, at: Integers, outer: Integers) -> bool:
         """Whether of calls between others, the same number each time, those at a quarter of the places take most time.
 
         These places are sought in each second pass, and their time is that of the others: noise is of none.
         """
+        if len(outer) < MIN_ITERATIONS:
+            return False
         before = np.searchsorted(at, outer)
         each = np.diff(before)
         number = int(np.median(each))
@@ -420,6 +428,7 @@ class _Tokens:
         lasts = at[-1] - at[0] >= MIN_SPAN * (others[-1] - others[0])
         return bool(lasts and len(at) >= _as_often(int(between)))
 
+    @cached_property
     def by_period(self) -> Anchor | None:
         """By the shortest lag at which the sequence equals itself, and after which a call has come equally often."""
         for period in self._periods():

@@ -10,7 +10,7 @@ import numpy.typing as npt
 MIN_PASSES: Final = 7
 """From which on a site is in a loop."""
 MIN_TIME: Final = 0.5
-"""Share of the time in loops that ends at sites which come equally often, and of the number of all intervals."""
+"""Share of the time in loops that ends at sites which come equally often."""
 SAME: Final = 0.02
 """Counts within this share of another one are equal, and those within EDGE: a loop is entered and left somewhere."""
 EDGE: Final = 2
@@ -38,7 +38,7 @@ class Passes:
                 self._seconds[site] = self._seconds.get(site, 0.0) + total
 
     def number(self) -> int:
-        """Passes of the loop that most intervals and most time of loops are in; 0 if there is none, or each is a pass.
+        """Passes of the loop that most time of loops is in; 0 if there is none, or each interval is a pass.
 
         >>> passes = Passes()
         >>> passes.add(np.array([1, *[2, 3, 4] * 100]), np.ones(301))
@@ -54,7 +54,7 @@ class Passes:
         same = np.abs(counts - counts[:, None]) <= np.maximum(SAME * counts, EDGE)[:, None]
         times = same @ seconds
         best = int(times.argmax())
-        if times[best] < MIN_TIME * seconds.sum() or counts[same[best]].sum() < MIN_TIME * seen:
+        if times[best] < MIN_TIME * seconds.sum():
             return 0
         number = int(counts[same[best]].max())
         return number if number < (1 - SAME) * seen else 0

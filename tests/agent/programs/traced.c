@@ -1,8 +1,8 @@
-/* The writer without MPI: traced DIRECTORY CAPACITY CALLS EVERY
+/* The writer without MPI: traced DIRECTORY CAPACITY CALLS EVERY [TURN]
  *
  * Makes CALLS calls of 10 ns each, from two places in turn, with calls written. Then asks for those of the first place
  * with a Recv, each EVERY-th, generation 7, with calls written no longer, and makes as many again. The reader's tail is
- * moved to 10 after half of these. Then asks for a site that does not exist, with every other bit set, and makes ten. */
+ * moved to 10 after half of these. After each TURN of these, if given, calls are written again, or no longer. Then asks for a site that does not exist, with every other bit set, and makes ten. */
 #include <stdlib.h>
 
 #include "writer.h"
@@ -24,11 +24,13 @@ static bool call_from(const char *place, enum ring_op op)
     return writer_follow(&writer, &timed, &call, from);
 }
 
-static void calls(unsigned count, unsigned release_at)
+static void calls(unsigned count, unsigned release_at, unsigned turn)
 {
     for (unsigned i = 0; i < count; i++) {
         if (i == release_at)
             atomic_store(&writer.header->iteration_tail, 10);
+        if (turn && i % turn == 0)
+            atomic_store(&writer.header->wanted, atomic_load(&writer.header->wanted) ^ RING_WANT_CALLS);
         if (call_from((const char *)main + i % 2, i % 2 ? OP_SEND : OP_RECV))
             waited = 0;
     }
@@ -36,7 +38,7 @@ static void calls(unsigned count, unsigned release_at)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5)
+    if (argc != 5 && argc != 6)
         return 2;
     struct ticker ticker = {.tsc = false};
     if (!writer_open(&writer, argv[1], 0, 4, (uint32_t)atoi(argv[2]), &ticker))
@@ -44,10 +46,10 @@ int main(int argc, char **argv)
     unsigned count = (unsigned)atoi(argv[3]);
     uint64_t every = (uint64_t)atoi(argv[4]);
     now = writer.header->started_ns;
-    calls(count, count);
+    calls(count, count, 0);
     atomic_store(&writer.header->wanted, every << 8 | (uint64_t)OP_RECV << 16 | (uint64_t)7 << 24 | (uint64_t)1 << 32);
-    calls(count, count / 2);
+    calls(count, count / 2, argc == 6 ? (unsigned)atoi(argv[5]) : 0);
     atomic_store(&writer.header->wanted, UINT64_MAX - 1);
-    calls(10, 10);
+    calls(10, 10, 0);
     return 0;
 }
