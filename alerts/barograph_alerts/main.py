@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from functools import partial
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import READ_SECONDS, serve
+from barograph_collector.daemon.runner import READ_SECONDS, Output, serve
 from barograph_collector.daemon.settings import load_key
 from barograph_collector.daemon.sources import FollowedCollector
 
@@ -69,7 +68,11 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
         recall.begin(sources)
 
     with closing(recall):
-        each_cycle = partial(recall.poll, still)
+
+        def each_cycle() -> Iterable[Output]:
+            recall.poll(still)
+            return ()
+
         return serve(
             scorer, TABLES, exporter, configuration, apply=apply, prepare=prepare, each_cycle=each_cycle, still=still
         )

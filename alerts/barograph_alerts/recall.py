@@ -12,7 +12,7 @@ from barograph_alerts.processor import Scorer
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.client.selection import select
 from barograph_collector.daemon.sources import FollowedCollector
-from barograph_collector.storage.text import literal
+from barograph_collector.storage.text import names_as_rows
 
 LAST_COUNTS: Final = {"paces": ("workload",), "bands": ("workload", "kind", "method", "class_id")}
 """Tables of whose rows with equal values in these columns the last one counts."""
@@ -80,12 +80,3 @@ def _last_of(table: str, workloads: Iterable[str]) -> str:
     """The last rows of some workloads."""
     columns, names = ", ".join(LAST_COUNTS[table]), names_as_rows(workloads)
     return f'"offset" IN (SELECT max("offset") FROM "{table}" WHERE workload IN (SELECT {names}) GROUP BY {columns})'
-
-
-def names_as_rows(names: Iterable[str]) -> str:
-    """Names of jobs or workloads as a column in SQL. One constant is parsed sooner than many.
-
-    >>> print(names_as_rows(["hpc/1.0.0", "hpc/2.0.0"]))
-    unnest(string_split('hpc/1.0.0,hpc/2.0.0', ','))
-    """
-    return f"unnest(string_split({literal(','.join(names))}, ','))"

@@ -12,12 +12,13 @@ from barograph_alerts.job.progress import JOBS
 from barograph_alerts.job.references import MAX_SITES
 from barograph_alerts.job.rows import VERDICT_COLUMNS
 from barograph_alerts.processor import BLAMING, MAX_JUDGED, Scorer
-from barograph_alerts.recall import LAST_COUNTS, names_as_rows
+from barograph_alerts.recall import LAST_COUNTS
 from barograph_collector.client.backfill import Backfill, chosen
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.client.selection import ask, numbers_as_rows, select
 from barograph_collector.daemon.runner import observe
 from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.storage.text import names_as_rows
 
 MAX_ROWS: Final = 200_000
 """Latest rows of a table among which the collector looks."""

@@ -14,7 +14,7 @@ from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.client.selection import select
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import READ_SECONDS, serve
+from barograph_collector.daemon.runner import READ_SECONDS, Output, serve
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.settings import load_access, load_key
 from barograph_collector.daemon.sources import FollowedCollector
@@ -102,7 +102,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
                 keep=keeper.keep if keeper else None,
                 pages={"/predict": page},
                 still=still,
-                each_cycle=partial(_each_cycle, processor, access, early),
+                each_cycle=partial(_each_cycle, processor, access, early, still),
             )
         finally:
             early.close()
@@ -130,14 +130,23 @@ def _prepare(
         first = source.reader.read("assignments", -RECORDED, 1).next_offset
         for page in select(source.reader, "assignments", f'"offset" >= {first}', ["job", "workload"]):
             with processor.quarantine.guard("assignments"):
-                processor.read_assignments(page.columns, CLOCK.now())
+                processor.recognizer.read("assignments", page.columns, CLOCK.now())
 
 
-def _each_cycle(processor: ModelerProcessor, access: Access | None, early: EarlyReader) -> None:
+def _each_cycle(
+    processor: ModelerProcessor, access: Access | None, early: EarlyReader, still: threading.Lock
+) -> list[Output]:
+    """Rows of `assignments` of new jobs, while older rows are read."""
     if access is not None:
         access.poll()
-    if processor.early is not None and not early.poll(CLOCK.now()):
+    if processor.early is None:
+        return []
+    is_behind = early.poll(CLOCK.now())
+    with still:
+        outputs = processor.take_early(CLOCK.now())
+    if not is_behind:
         processor.early = None
+    return outputs
 
 
 def _workers(settings: ModelerSettings) -> Workers | None:

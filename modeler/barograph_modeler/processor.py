@@ -68,12 +68,6 @@ class ModelerProcessor(Stateful):
         self.forecaster.read(table, columns)
         self.features.read(table, columns)
 
-    def read_assignments(self, columns: Mapping[str, Column], now: float) -> None:
-        """Read rows of `assignments` that the log has, of jobs that are read again. now: Unix seconds."""
-        self.recognizer.read("assignments", columns, now)
-        if self.early is not None:
-            self.early.read("assignments", columns, now)
-
     @property
     def idle(self) -> bool:
         """Whether nothing is due later, and no model waits to be fitted."""
@@ -86,7 +80,7 @@ class ModelerProcessor(Stateful):
 
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
-        early = self._take_early(now)
+        early = self.take_early(now)
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
             self.forecaster.assign(assigned)
@@ -120,7 +114,7 @@ class ModelerProcessor(Stateful):
                 self.early.read("assignments", _rows_of_one(output), now)
         return [*early, *assignments, *outputs]
 
-    def _take_early(self, now: float) -> list[Output]:
+    def take_early(self, now: float) -> list[Output]:
         """Rows of `assignments` of jobs of which no row has been read yet; they are repeated when one is."""
         if self.early is None:
             return []

@@ -355,8 +355,9 @@ class Tally:
                 self._judged |= set(page.columns["job"])
                 source.note("scores", page.columns)
 
-    def cycle(self) -> None:
-        """Called before each cycle."""
+    def cycle(self) -> Sequence[Output]:
+        """Called before each cycle; rows to write."""
+        return ()
 
     def must_read(self, job: str, *, has_begun: bool) -> bool:
         """Whether all intervals of a job are to be read, also those from before the start.
@@ -436,8 +437,9 @@ class JudgingTally(Tally):
                 backfill.follower._page = self._pages
         self._recall.begin(ready)
 
-    def cycle(self) -> None:
+    def cycle(self) -> Sequence[Output]:
         self._recall.poll(threading.Lock())
+        return ()
 
     @property
     def wanted(self) -> dict[str, None]:
@@ -706,7 +708,7 @@ class Facility:
             with contextlib.suppress(LogUnavailable, ReadRefused):
                 sources.prepare(prepare)
             if sources.delivered:
-                tally.cycle()
+                runner.write(tally.cycle())
                 runner.step()
 
     def may_resend(self, job: str) -> bool:

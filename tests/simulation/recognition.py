@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.runner import Output
 from barograph_collector.daemon.sources import FollowedCollector
-from barograph_modeler.main import _prepare
+from barograph_modeler.main import _each_cycle, _prepare
 from barograph_modeler.recognition.early import MIN_BEHIND, TABLES, EarlyReader, EarlyRecognizer
 from helpers.works import asked, new_modeler
 from simulation.facility import FOLLOWED, Node, Tally
@@ -56,12 +57,13 @@ class AssigningTally(Tally):
             source.follower._page = self._page
         _prepare(self._modeler, None, self._early, ready)
 
-    def cycle(self) -> None:
+    def cycle(self) -> list[Output]:
         if self._modeler.early is not None:
             self._busy -= 1
             self._clock.sleep(BUSY_SECONDS if self._busy > 0 else 0.0)
-            if not self._early.poll(self._clock.now()):
-                self._modeler.early = None
+        found = _each_cycle(self._modeler, None, self._early, threading.Lock())
+        self.early += len(found)
+        return found
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         super().observe(table, columns, now)
@@ -71,8 +73,6 @@ class AssigningTally(Tally):
             (reads.observe if reads is self._modeler else reads.read)(table, columns, now)
 
     def step(self, now: float) -> list[Output]:
-        if self._modeler.early is not None:
-            self.early += len(self._modeler.early.outputs)
         return [*super().step(now), *(one for one in self._modeler.step(now) if one.table == "assignments")]
 
     @property

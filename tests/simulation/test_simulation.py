@@ -400,7 +400,7 @@ def test_restarted_modelers_assign_jobs_early_in_some_schedules() -> None:
 
 
 KNOWN = {
-    groups_of_new_work_are_taken_for_those_of_the_log: 838,
+    groups_of_new_work_are_taken_for_those_of_the_log: 208,
     commits_of_unknown_end_are_repeated: 1542,
     positions_are_read_before_the_lease_is_held: 318,
     duplicates_are_stored: 22,

@@ -163,7 +163,7 @@ class Runner:
                     for table, columns in round_:
                         observe(self._processor, table, columns, self._clock())
                     outputs = self._step()
-                self._write(outputs)
+                self.write(outputs)
                 stepped = True
                 # One cycle can read months of the log.
                 self._beat()
@@ -174,7 +174,7 @@ class Runner:
         if not stepped:
             with self._still:
                 outputs = self._step()
-            self._write(outputs)
+            self.write(outputs)
 
     def _step(self) -> list[Output]:
         quarantine, now = self._processor.quarantine, self._clock()
@@ -186,7 +186,8 @@ class Runner:
             outputs.append(Output("events", 1, {**row, "detail": f"{self._name}: {failure.place}: {failure.detail}"}))
         return outputs
 
-    def _write(self, outputs: Iterable[Output]) -> None:
+    def write(self, outputs: Iterable[Output]) -> None:
+        """Append rows."""
         for output in merged(outputs):
             with self._processor.quarantine.guard(f"append {output.table}"):
                 self._writer.put(*output)
@@ -208,7 +209,7 @@ def serve(
     prepare: Callable[[Sequence[FollowedCollector]], None] = lambda sources: None,
     keep: Callable[[Mapping[str, Mapping[str, int]], bool], None] | None = None,
     pages: Mapping[str, WSGIApplication] | None = None,
-    each_cycle: Callable[[], None] = lambda: None,
+    each_cycle: Callable[[], Iterable[Output]] = lambda: (),
     still: threading.Lock | None = None,
 ) -> int:
     """Run a daemon until SIGTERM or SIGINT; returns an `Exit`. Raises CannotStart.
@@ -221,7 +222,7 @@ def serve(
     table, and with True at the end, only while all outputs are acknowledged: a restored processor does not write them
     again.
     pages: applications that are served beside /metrics, by path.
-    each_cycle: called before each cycle.
+    each_cycle: called before each cycle; what it returns is written first.
     still: held while the state of the processor changes. A scrape, and a page that reads this state, holds it too.
     """
     name, settings = configuration.section.table, configuration.settings
@@ -254,7 +255,7 @@ def serve(
 
         while not _wait(shutdown, sources, writer, seconds()):
             beat()
-            each_cycle()
+            runner.write(each_cycle())
             if shutdown.hung_up():
                 with still:
                     reload.run()

@@ -22,3 +22,12 @@ def parquet(files: Iterable[str], *options: str) -> str:
     """
     listed = ", ".join(map(literal, files))
     return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning => false', *options])})"
+
+
+def names_as_rows(names: Iterable[str]) -> str:
+    """Names of jobs or workloads as a column in SQL. One constant is parsed sooner than many.
+
+    >>> print(names_as_rows(["hpc/1.0.0", "hpc/2.0.0"]))
+    unnest(string_split('hpc/1.0.0,hpc/2.0.0', ','))
+    """
+    return f"unnest(string_split({literal(','.join(names))}, ','))"

@@ -1,27 +1,26 @@
-"""Groups of new jobs while older rows are still read: by a recogniser of its own, from the latest jobs of the log."""
+"""Groups of new jobs while older rows are still read: by a recogniser of its own, from earlier jobs of their work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.client.follow import Follower, Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.client.selection import select
+from barograph_collector.client.selection import ask, select
 from barograph_collector.daemon.runner import Output
-from barograph_collector.storage.text import literal
+from barograph_collector.storage.text import names_as_rows
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
 from barograph_modeler.recognition.request import family_of
 
 MIN_BEHIND: Final = 100_000
 """Offsets that are to be read before this pays: they take a second."""
 LATEST_JOBS: Final = 20_000
-"""Jobs of a log that it begins with."""
-OLDER_JOBS: Final = 100
-"""Of the work of a new job, where none of those was of it."""
+"""Jobs of a log among which it looks for the first that is not assigned, and older ones that it reads at once."""
+OF_GROUP: Final = 32
+"""Older jobs of a group of the work of a new job that are read."""
 MAX_WORKS: Final = 200
 """Works of which older jobs are read at once; all else is left to the modeler."""
 TABLES: Final = ("work_edits", "jobs", "works")
@@ -100,21 +99,21 @@ class ReadLog(Protocol):
 
 @dataclass
 class _Early:
-    """What is read early of a log. first: the offset of its first job here."""
+    """What is read early of a log. first: the offset from which on all jobs are read."""
 
     log: ReadLog
     follower: Follower
     reader: LogReader
     first: int
     works: set[str] = field(default_factory=set)
-    """Of jobs that were read, by their rows of `jobs`."""
+    """Of which earlier jobs were read, by their rows of `jobs`."""
 
 
 class EarlyReader:
     """Reads for an EarlyRecognizer what is new in logs of which the modeler still reads older rows.
 
     connect: a reader of its own, by the address of a collector. clock: monotonic, in seconds. min_behind: offsets of a
-    log that are to be read. latest: jobs of a log that it begins with.
+    log that are to be read. latest: as LATEST_JOBS.
     """
 
     def __init__(
@@ -144,11 +143,19 @@ class EarlyReader:
     def _begin(self, log: ReadLog) -> None:
         with self._connect(log.endpoint) as reader:
             newest = reader.read("blocks", -1, 1).next_offset
-            first = reader.read("jobs", -self._latest, 1).next_offset
-        if newest - max(log.follower.delivered.values()) >= self._min_behind:
-            follower = Follower(reader, TABLES)
-            follower.offsets = dict.fromkeys(TABLES, max(first - 1, 0)) | {"work_edits": 0}
-            self._logs[log.endpoint] = _Early(log, follower, reader, first)
+            if newest - max(log.follower.delivered.values()) < self._min_behind:
+                return
+            oldest = reader.read("jobs", -self._latest, 1).next_offset
+            found, _ = ask(
+                reader,
+                'SELECT min("offset") FILTER (assigned IS NULL) AS first, max("offset") AS last FROM jobs'
+                " LEFT JOIN (SELECT DISTINCT job, true AS assigned FROM assignments) USING (job)"
+                f' WHERE "offset" >= {oldest}',
+            )
+        first, last = (int(column[0].as_py() or 0) for column in found.columns)
+        follower = Follower(reader, TABLES)
+        follower.offsets = dict.fromkeys(TABLES, first - 1 if first else last) | {"work_edits": 0}
+        self._logs[log.endpoint] = _Early(log, follower, reader, first or last + 1)
 
     def poll(self, now: float) -> bool:
         """Read what is new, from time to time; whether there is a log left of which older rows are read."""
@@ -156,7 +163,8 @@ class EarlyReader:
             for endpoint, early in list(self._logs.items()):
                 try:
                     for rows in _rounds(early.follower):
-                        self._read_older(early, dict(rows).get("jobs", {}), now)
+                        if "jobs" in (tables := dict(rows)):
+                            self._read_older(early, tables["jobs"], now)
                         for table, columns in rows:
                             self._read(table, columns, now)
                         self.recognizer.step(now)
@@ -170,23 +178,33 @@ class EarlyReader:
         return bool(self._logs)
 
     def _read_older(self, early: _Early, jobs: Mapping[str, Column], now: float) -> None:
-        """Read older jobs of the work of those that are not assigned, where none was read. jobs: rows of `jobs`."""
-        rows = list(zip(jobs.get("workload", ()), jobs.get("job", ()), strict=True))
+        """Read which of these jobs are assigned, and earlier jobs of the work of those that are not.
+
+        Raises LogUnavailable and ReadRefused: jobs of which this is not known are left to the modeler.
+        """
+        of_round = f"job IN (SELECT {names_as_rows(jobs['job'])})"
+        for page in select(early.reader, "assignments", of_round):
+            self._read("assignments", page.columns, now)
+        rows = zip(jobs["workload"], jobs["job"], strict=True)
         waiting = dict.fromkeys(work for work, job in rows if not self.recognizer.is_assigned(job))
         unknown = [work for work in waiting if work not in early.works][-MAX_WORKS:]
-        early.works.update(work for work, _ in rows)
         if not unknown:
             return
-        latest = (
-            f'SELECT job FROM jobs WHERE "offset" < {early.first} AND workload IN ({", ".join(map(literal, unknown))})'
-            f' QUALIFY row_number() OVER (PARTITION BY workload ORDER BY "offset" DESC) <= {OLDER_JOBS}'
+        earlier = (
+            f'WITH earlier AS (SELECT job, workload AS work, "offset" AS began FROM jobs WHERE "offset" < {early.first}'
+            f" AND workload IN (SELECT {names_as_rows(unknown)})), grouped AS (SELECT job, arg_max(workload, "
+            '"offset") AS "group" FROM assignments WHERE job IN (SELECT job FROM earlier) GROUP BY job), numbered AS'
+            ' (SELECT job, row_number() OVER (PARTITION BY work, "group" ORDER BY began DESC) AS number FROM earlier'
+            f" LEFT JOIN grouped USING (job)) SELECT job FROM numbered WHERE number <= {OF_GROUP}"
+            f" ORDER BY number LIMIT {self._latest}"
         )
-        # Without an answer the work is taken for new, and left to the modeler.
-        with suppress(LogUnavailable, ReadRefused):
-            for table in ("assignments", "jobs", "works"):
-                for page in select(early.reader, table, f"job IN ({latest})"):
-                    self._read(table, page.columns, now)
-            self.recognizer.step(now)
+        for table in ("assignments", "jobs", "works"):
+            # Sidecars may have written what the first of the round asks for before its row of `jobs`.
+            also = f" OR {of_round}" if table == "works" else ""
+            for page in select(early.reader, table, f"job IN ({earlier}){also}"):
+                self._read(table, page.columns, now)
+        early.works.update(unknown)
+        self.recognizer.step(now)
 
     def _read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         with self.recognizer.quarantine.guard(table):
