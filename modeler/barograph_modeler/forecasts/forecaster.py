@@ -20,7 +20,7 @@ from barograph_modeler.forecasts.predictions import JOBS, Predictions
 from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work
 from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS
-from barograph_modeler.maxima.tails import RecentTails
+from barograph_modeler.maxima.tails import AlikeTails
 from barograph_modeler.recognition.recognizer import Assigned
 from barograph_modeler.scaling.answer import Prediction, Refusal, from_runs
 from barograph_modeler.scaling.mixture import Mixture
@@ -53,7 +53,7 @@ class Forecaster(Stateful):
         # In rows of earlier versions the method is empty.
         self.predictions = Predictions(METHOD, "")
         self.refused = 0
-        self._tails: OrderedDict[str, RecentTails] = OrderedDict()
+        self._tails: OrderedDict[str, AlikeTails] = OrderedDict()
         """By cluster: probabilities that jobs had of a longer runtime, by the runs of their scale when they began."""
         self._waiting: OrderedDict[str, WorkloadPlace] = OrderedDict()
         """Jobs without a group, their places with the parameters only."""
@@ -112,19 +112,18 @@ class Forecaster(Stateful):
         expected = self._expected.pop(ended.job, None)
         is_timed = ended.verdict != "failed" and 0 < ended.runtime_seconds < math.inf
         if expected is not None and place is not None and is_timed:
-            self._tails_of(place.application.cluster).add(
-                Mixture.single(*expected).tail(math.log(ended.runtime_seconds))
-            )
+            tail = Mixture.single(*expected).tail(math.log(ended.runtime_seconds))
+            self._tails_of(place.application.cluster).add(expected[1], tail)
         if place is not None and healthy:
             self.history.learn(place, ended.runtime_seconds)
             self.library.mark_changed([place.application])
 
-    def tail(self, cluster: str, risk: float) -> float:
-        """The tail probability of limits at scales that have run which this share of a cluster's jobs exceeded."""
-        return self._tails_of(cluster).quantile(risk)
+    def tails(self, cluster: str) -> AlikeTails:
+        """A copy of the tail probabilities that jobs of a cluster had, by the runs of their scale when they began."""
+        return self._tails_of(cluster).copy()
 
-    def _tails_of(self, cluster: str) -> RecentTails:
-        return lru.get(self._tails, cluster, RecentTails, CLUSTERS)
+    def _tails_of(self, cluster: str) -> AlikeTails:
+        return lru.get(self._tails, cluster, AlikeTails, CLUSTERS)
 
     def accept(self, workload: str, runtimes: list[float]) -> None:
         """Replace the history of a workload by its withheld runs. runtimes: seconds."""

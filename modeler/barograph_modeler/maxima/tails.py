@@ -6,7 +6,10 @@ predicted of them: conformal prediction with that as the score.
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, Self
+
+import numpy as np
 
 from barograph_modeler.maxima.recent import SortedWindow
 
@@ -16,6 +19,8 @@ PRIOR: Final = 200
 """Values that a right density would have, in place of others at the beginning."""
 MIN_TAIL: Final = 1e-9
 """Values further out count as this."""
+ALIKE: Final = 1000
+"""Recent values that count, those predicted with the most similar spreads: a quarter of the WINDOW."""
 
 
 class RecentTails:
@@ -36,3 +41,42 @@ class RecentTails:
         if position < 0:
             return self._window.at(0) * (position + 1)
         return self._window.at(position)
+
+
+class AlikeTails:
+    """The tail probabilities of recent values, of which those count that were predicted with a similar spread.
+
+    The runs of one program differ by 2 %, those of another are of works that nobody told apart: what the tail of the
+    second is like tells nothing of the first.
+    """
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((WINDOW, 2))
+        """Logarithms of spreads, and tail probabilities: a ring."""
+        self._added = 0
+
+    def add(self, spread: float, tail: float) -> None:
+        """Add the probability that a value had of a larger one. spread: above 0, of what was predicted."""
+        self._rows[self._added % WINDOW] = math.log(spread), max(tail, MIN_TAIL)
+        self._added += 1
+
+    def quantile(self, share: float, spread: float) -> float:
+        """The tail probability below which this share of values was, of those with such a spread.
+
+        share: between 0 and 1. spread: above 0.
+        """
+        spreads, tails = self._rows[: self._added].T
+        if tails.size > ALIKE:
+            tails = tails[np.argpartition(np.abs(spreads - math.log(spread)), ALIKE)[:ALIKE]]
+        else:
+            tails = np.concatenate([tails, (np.arange(PRIOR) + 0.5) / PRIOR])
+        ordered, position = np.sort(tails), share * (tails.size + 1) - 1
+        if position < 0:
+            return float(ordered[0] * (position + 1))
+        return float(np.interp(position, np.arange(tails.size), ordered))
+
+    def copy(self) -> Self:
+        """A copy."""
+        other = type(self)()
+        other._rows, other._added = self._rows.copy(), self._added
+        return other

@@ -90,6 +90,11 @@ class Prediction:
         return replace(self, expected_seconds=expected, lower_seconds=lower, upper_seconds=upper, logarithms=logarithms)
 
     @property
+    def spread(self) -> float:
+        """The spread of log seconds, of the widest part of the distribution."""
+        return float(np.max(self.logarithms.spreads))
+
+    @property
     def has_time_limit(self) -> bool:
         """Whether the interval is narrow enough for a time limit that is of use."""
         return self.upper_seconds <= MAX_LIMIT_RATIO * self.lower_seconds

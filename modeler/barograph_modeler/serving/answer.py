@@ -13,6 +13,7 @@ from barograph_modeler.forecasts.history import PER_NODE, Application, ranks_per
 from barograph_modeler.forecasts.library import Published
 from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.forecasts.works import WORK
+from barograph_modeler.maxima.tails import AlikeTails
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
@@ -51,10 +52,10 @@ def find_application(published: Mapping[Application, T], question: Question) -> 
     return every[0]
 
 
-def answer(known: Published, question: Question, tail: float | None = None) -> dict[str, Any]:
+def answer(known: Published, question: Question, tails: AlikeTails | None = None) -> dict[str, Any]:
     """The prediction, speedup, scale where it stops paying, and on request the curve. Raises BadQuestion.
 
-    tail: the tail probability of limits at scales that have run, which holds the risk; that itself if not given.
+    tails: show which tail probability of limits at scales that have run holds the risk; that itself if not given.
     """
     query = _ProblemQuery(known, question)
     prediction = query.predict(question.ranks)
@@ -74,7 +75,7 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
             "lower_seconds": prediction.lower_seconds,
             "upper_seconds": prediction.upper_seconds,
             "level": LEVEL,
-            "limit": _time_limit(prediction, question.risk, tail),
+            "limit": _time_limit(prediction, question.risk, tails),
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "amdahl": query.amdahl(),
@@ -101,14 +102,15 @@ def answer(known: Published, question: Question, tail: float | None = None) -> d
     return reply
 
 
-def _time_limit(prediction: Prediction, risk: float, tail: float | None) -> dict[str, Any] | None:
+def _time_limit(prediction: Prediction, risk: float, tails: AlikeTails | None) -> dict[str, Any] | None:
     """The limit to ask for; None where the interval is too wide for one."""
     if not prediction.has_time_limit:
         return None
-    if tail is None or OWN_RUNS not in prediction.model:
-        tail = risk
-    # Not below the risk: the limit would be inside the interval of the same answer.
-    seconds = prediction.time_limit(min(tail, risk))
+    tail = risk
+    if tails is not None and OWN_RUNS in prediction.model:
+        # Not below the risk: the limit would be inside the interval of the same answer.
+        tail = min(tails.quantile(risk, prediction.spread), risk)
+    seconds = prediction.time_limit(tail)
     return {"risk": risk, "seconds": seconds, "request_seconds": round_up_limit(seconds)}
 
 

@@ -115,7 +115,7 @@ class PredictPage:
                 if self._forecaster.is_learning(question.cluster, question.app):
                     raise _NotFitted(f"{question.app} is being learned at this moment") from None
                 raise
-            tail = self._forecaster.tail(application.cluster, question.risk)
+            tails = self._forecaster.tails(application.cluster)
             history = None
             if question.intervals:
                 if self._learner is None:
@@ -124,7 +124,7 @@ class PredictPage:
                 places, parts = (place for place, _ in scales), self._forecaster.parts
                 history = IntervalHistory.of(known, places, self._learner.workloads, question, parts)
         with self._forecaster.library.gate.passing():
-            return answer(known, question, tail) if history is None else answer_of_intervals(known, history, question)
+            return answer(known, question, tails) if history is None else answer_of_intervals(known, history, question)
 
     def _like(self, question: Question) -> Question:
         """The question with what it leaves out taken from a job. Raises UnknownApplication and BadQuestion."""

@@ -9,7 +9,7 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
-from barograph_modeler.maxima.tails import RecentTails
+from barograph_modeler.maxima.tails import ALIKE, AlikeTails
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.question import Question
@@ -43,8 +43,25 @@ class Facility:
 
     def limit(self) -> float:
         known = self.forecaster.library.published[Application("lab", "solver")]
-        reply = answer(known, Question("solver", 8, params=PARAMS, risk=RISK), self.forecaster.tail("lab", RISK))
+        reply = answer(known, Question("solver", 8, params=PARAMS, risk=RISK), self.forecaster.tails("lab"))
         return reply["limit"]["seconds"] if reply.get("limit") else np.nan
+
+
+def at(tail: float) -> AlikeTails:
+    """Tails of which all had this probability."""
+    tails = AlikeTails()
+    for _ in range(ALIKE + 1):
+        tails.add(1.0, tail)
+    return tails
+
+
+def test_programs_whose_runs_differ_much_do_not_make_the_limits_of_others_longer():
+    rng, tails = np.random.default_rng(1), AlikeTails()
+    for tail in rng.random(3 * ALIKE):
+        tails.add(0.02, tail)
+        tails.add(1.0, tail**3)
+    assert tails.quantile(RISK, 0.03) == pytest.approx(RISK, rel=0.5)
+    assert tails.quantile(RISK, 0.8) == pytest.approx(RISK**3, rel=0.5)
 
 
 def test_of_runs_with_a_heavy_tail_the_share_beyond_the_limit_is_the_risk():
@@ -55,15 +72,15 @@ def test_of_runs_with_a_heavy_tail_the_share_beyond_the_limit_is_the_risk():
 
 
 def test_failed_runs_and_the_first_of_a_scale_say_nothing_of_limits_nor_those_of_another_cluster():
-    facility, prior = Facility(), RecentTails().quantile(RISK)
+    facility, prior = Facility(), AlikeTails().quantile(RISK, 1.0)
     for _ in range(3):
         facility.run()
-    assert facility.forecaster.tail("lab", RISK) == prior
+    assert facility.forecaster.tails("lab").quantile(RISK, 1.0) == prior
     facility.run(status=1)
-    assert facility.forecaster.tail("lab", RISK) == prior
+    assert facility.forecaster.tails("lab").quantile(RISK, 1.0) == prior
     facility.run()
-    assert facility.forecaster.tail("lab", RISK) != prior
-    assert facility.forecaster.tail("other", RISK) == prior
+    assert facility.forecaster.tails("lab").quantile(RISK, 1.0) != prior
+    assert facility.forecaster.tails("other").quantile(RISK, 1.0) == prior
 
 
 def test_a_limit_is_not_below_the_quantile_of_the_answer():
@@ -72,8 +89,8 @@ def test_a_limit_is_not_below_the_quantile_of_the_answer():
         facility.run(ranks)
     known = facility.forecaster.library.published[Application("lab", "solver")]
     plain, longer, shorter = (
-        answer(known, Question("solver", 8, params=PARAMS), tail)["limit"] for tail in (None, 1e-3, 0.5)
+        answer(known, Question("solver", 8, params=PARAMS), tails)["limit"] for tails in (None, at(1e-3), at(0.5))
     )
     assert longer["seconds"] > plain["seconds"] == shorter["seconds"]
-    other = answer(known, Question("solver", 16, params=PARAMS), 1e-3)
+    other = answer(known, Question("solver", 16, params=PARAMS), at(1e-3))
     assert other["limit"] == answer(known, Question("solver", 16, params=PARAMS))["limit"]

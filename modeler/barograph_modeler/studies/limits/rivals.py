@@ -13,7 +13,7 @@ from barograph_modeler.forecasts.history import RUNS
 from barograph_modeler.limits.forecaster import LimitForecaster, RuntimeForecast
 from barograph_modeler.limits.job import UNKNOWN, SubmittedJob
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS
-from barograph_modeler.maxima.tails import RecentTails
+from barograph_modeler.maxima.tails import AlikeTails
 from barograph_modeler.scaling.answer import Prediction, from_runs
 
 LAST: Final = 2
@@ -92,7 +92,7 @@ class KnownScale:
         self._runs: dict[Hashable, deque[float]] = {}
         self._contexts: dict[int, Hashable] = {}
         self._predicted: dict[int, Prediction] = {}
-        self._tails = RecentTails()
+        self._tails = AlikeTails()
 
     def submit(self, key: int, job: SubmittedJob) -> RuntimeForecast | None:
         """None with fewer runs than MINIMUM_RUNS, and where runs differ too much for a limit."""
@@ -103,7 +103,7 @@ class KnownScale:
         if not found.has_time_limit:
             return None
         self._predicted[key] = found
-        limits = (found.time_limit(min(self._tails.quantile(risk), risk)) for risk in self._risks)
+        limits = (found.time_limit(min(self._tails.quantile(risk, found.spread), risk)) for risk in self._risks)
         return RuntimeForecast(found.expected_seconds, tuple(limits))
 
     def start(self, key: int, now: float) -> None:
@@ -114,7 +114,7 @@ class KnownScale:
         context = self._contexts.pop(key)
         runs = self._runs.setdefault(context, deque(maxlen=RUNS))
         if (found := self._predicted.pop(key, None)) is not None:
-            self._tails.add(found.logarithms.tail(math.log(seconds)))
+            self._tails.add(found.spread, found.logarithms.tail(math.log(seconds)))
         runs.append(seconds)
 
 
