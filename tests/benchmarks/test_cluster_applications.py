@@ -49,6 +49,8 @@ MAKERS: dict[str, tuple[str, Callable[[], Application]]] = {
     "esys-particle": ("debian-openmpi", lambda: applications.esys_particle(NODES)),
     "openfoam": ("debian-openmpi", lambda: applications.ico_foam(NODES)),
     "gerris": ("debian-openmpi", lambda: applications.gerris(NODES)),
+    "abinit": ("debian-openmpi", lambda: applications.abinit(NODES)),
+    "liggghts": ("debian-openmpi", lambda: applications.liggghts(NODES)),
     "petsc": ("debian-openmpi", lambda: iterating.conjugate_gradients(NODES).application),
     "hyphy": ("debian-openmpi", lambda: iterating.hyphy(NODES).application),
     "pool": ("debian-openmpi", lambda: iterating.pool(NODES).application),

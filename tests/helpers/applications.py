@@ -239,6 +239,64 @@ sim.createInteractionGroup(NRotElasticWallPrms(name="bounce", wallName="floor", 
 sim.run()
 """
 
+SILICON_MD = """\
+acell 3*10.26
+rprim 0 .5 .5 .5 0 .5 .5 .5 0
+ntypat 1
+znucl 14
+natom 2
+typat 1 1
+xred -0.005 0 0 0.255 0.25 0.25
+ecut 10
+kptopt 1
+ngkpt 2 2 2
+nshiftk 1
+shiftk .5 .5 .5
+nstep 30
+toldfe 1.0d-8
+ionmov 6
+ntime 50
+ecutsm 0.5
+dtion 50
+pp_dirpath "/usr/share/abinit/psp"
+pseudos "14si.pspgth"
+"""
+BEDS = """\
+atom_style granular
+atom_modify map array
+boundary m m m
+newton off
+communicate single vel yes
+processors {ranks} 1 1
+units si
+region reg block -0.2 0.2 -0.05 0.05 0. 0.15 units box
+create_box 1 reg
+neighbor 0.002 bin
+neigh_modify delay 0
+fix m1 all property/global youngsModulus peratomtype 5.e6
+fix m2 all property/global poissonsRatio peratomtype 0.45
+fix m3 all property/global coefficientRestitution peratomtypepair 1 0.95
+fix m4 all property/global coefficientFriction peratomtypepair 1 0.05
+pair_style gran model hertz tangential history
+pair_coeff * *
+timestep 0.00001
+fix gravi all gravity 9.81 vector 0.0 0.0 -1.0
+fix zw1 all wall/gran model hertz tangential history primitive type 1 zplane 0.0
+fix xw1 all wall/gran model hertz tangential history primitive type 1 xplane -0.2
+fix xw2 all wall/gran model hertz tangential history primitive type 1 xplane 0.2
+fix yw1 all wall/gran model hertz tangential history primitive type 1 yplane -0.05
+fix yw2 all wall/gran model hertz tangential history primitive type 1 yplane 0.05
+lattice sc 0.006
+region fill block -0.19 0.19 -0.04 0.04 0.01 0.12 units box
+create_atoms 1 region fill
+set group all diameter 0.005 density 2500
+fix integr all nve/sphere
+thermo_style custom step atoms ke
+thermo 500
+thermo_modify lost ignore norm no
+run {steps}
+"""
+
 
 LINES = r"intervals ([0-9,]+) seen on .*", r"runtime +([0-9.]+) s", r"verdict +(.*)"
 
@@ -315,6 +373,18 @@ def quantum_espresso(ranks: int) -> Application:
     """Quantum ESPRESSO: the self-consistent field of silicon."""
     needs = {"/usr/share/espresso/pseudo/Si.pz-vbc.UPF": "quantum-espresso-data"}
     return debian("quantum-espresso", ranks, ["/usr/bin/pw.x", "-in", "si.in"], {"si.in": SILICON}, needs=needs)
+
+
+def abinit(ranks: int) -> Application:
+    """ABINIT: two atoms of silicon, moved by the forces on them; all of their work is in collectives."""
+    needs = {"/usr/share/abinit/psp/14si.pspgth": "abinit-data"}
+    return debian("abinit", ranks, ["/usr/bin/abinit", "si.abi"], {"si.abi": SILICON_MD}, needs=needs)
+
+
+def liggghts(ranks: int, steps: int = 9000) -> Application:
+    """LIGGGHTS: a bed of 15,561 grains that falls, in slices side by side."""
+    files = {"bed.in": BEDS.format(ranks=ranks, steps=steps)}
+    return debian("liggghts", ranks, ["/usr/bin/liggghts", "-in", "bed.in"], files)
 
 
 def ico_foam(ranks: int) -> Application:
