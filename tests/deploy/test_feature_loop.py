@@ -188,6 +188,7 @@ def test_a_running_job_of_an_instrumented_program_is_predicted_from_its_input(se
     done = service.run(*question, str(tmp_path / "less"))
     assert done.returncode == 65
     assert f"features are missing: {name}" in done.stdout
+    assert done.stdout.count(f": {name}.") == 1
 
 
 @pytest.mark.process

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.error import URLError
+
+import pytest
 
 from barograph.views import modeler
 from barograph.views.context import ViewContext
@@ -72,6 +75,24 @@ class SeriesModeler(Modeler):
         self.asked.append(fields)
         series = {"names": ["n"], "largest_ranks": 64} if "param.n" in fields else None
         return {"refusal": None, "others": [], "warnings": [], "series": series}
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (TimeoutError("timed out"), "timed out; it may be busy, as after an import: ask again"),
+        (URLError(TimeoutError("timed out")), "timed out; it may be busy, as after an import: ask again"),
+        (URLError(OSError("refused")), "refused; check that `barograph modeler` runs"),
+    ],
+)
+def test_what_to_do_about_a_modeler_that_does_not_answer_depends_on_how(error: Exception, advice: str, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(modeler.urllib.request, "urlopen", fail)
+    with pytest.raises(modeler.ModelerUnavailable) as raised:
+        modeler.ask("http://modeler", {})
+    assert str(raised.value) == f"no answer from the modeler at http://modeler: {advice}"
 
 
 def test_a_page_shows_the_series_that_a_size_belongs_to_up_to_its_own_most_ranks():

@@ -51,7 +51,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
 
 
 def _features(answer: Answer) -> Iterator[str]:
-    """The data and the accuracy of a feature model, and which of its features are missing or unused."""
+    """The data and the accuracy of a feature model, and which features it does not use."""
     basis = answer["basis"]
     ordered = sorted(basis["features"].items(), key=lambda item: -item[1])
     shares = ", ".join(f"{name} ({share(round(weight, 3))})" for name, weight in ordered)
@@ -63,9 +63,8 @@ def _features(answer: Answer) -> Iterator[str]:
             f"Model {basis['version']} missed the {basis['scored']} newest runs, when it had learned the older ones,"
             f" by {share(basis['error'])}; {other}."
         )
-    for what in ("missing", "unused"):
-        if answer[what]:
-            yield f"Features that are {what}: {', '.join(answer[what])}."
+    if answer["unused"]:
+        yield f"Features that are unused: {', '.join(answer['unused'])}."
 
 
 def _scaling(answer: Answer) -> Iterator[str]:

@@ -86,9 +86,10 @@ def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | No
         raise _refusal(modeler, error) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise ModelerUnavailable(
-            f"no answer from the modeler at {modeler}: {reason}; check that `barograph modeler` runs"
-        ) from None
+        what = "check that `barograph modeler` runs"
+        if isinstance(reason, TimeoutError):
+            what = "it may be busy, as after an import: ask again"
+        raise ModelerUnavailable(f"no answer from the modeler at {modeler}: {reason}; {what}") from None
     try:
         answer = json.loads(body)
     except ValueError:
