@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import genextreme
 
 from barograph_modeler.maxima.distribution import Gevs
-from barograph_modeler.maxima.fits.bootstrap import paired_replicas, pwm_replicas
+from barograph_modeler.maxima.fits.bootstrap import pairs_of_replicas, pwm_replicas
 from barograph_modeler.maxima.fits.moments import fit_moms
 from barograph_modeler.maxima.fits.pwm import fit_pwm, fit_pwms
 from barograph_modeler.maxima.scaling import maximum_band, resampled_maxima
@@ -49,7 +49,7 @@ def test_bootstrap_against_loops_over_libraries():
         return x[rng.integers(0, N, N)]
 
     ours = best_seconds(lambda: pwm_replicas(x, REPLICAS, seed=1))
-    both = best_seconds(lambda: paired_replicas(x, REPLICAS, seed=1))
+    both = best_seconds(lambda: pairs_of_replicas([x], REPLICAS, seed=1))
     batch = best_seconds(lambda: fit_pwms(x[rng.integers(0, N, (REPLICAS, N))]), 3)
     likelihood = best_seconds(lambda: fit_mles(x[rng.integers(0, N, (REPLICAS, N))]), 1)
     # The best of several single replicas times the number of replicas: iterations of the loops share no work.
@@ -57,7 +57,7 @@ def test_bootstrap_against_loops_over_libraries():
     scipys = best_seconds(lambda: genextreme.fit(resample()), 7) * REPLICAS
     rows = [
         ("pwm_replicas", ours),
-        ("paired_replicas (PWM and MOM)", both),
+        ("pairs_of_replicas (PWM and MOM)", both),
         ("fit_pwms of resamples written out", batch),
         ("fit_mles of resamples written out", likelihood),
         ("loop over lmoments3 (1 replica x 1,000)", theirs),

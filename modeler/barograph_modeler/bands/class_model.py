@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from barograph_modeler.maxima.band import GEV_METHODS, Band, band_of_gev, band_o
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
 from barograph_modeler.maxima.predictive import Predictive
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.maxima.trust import judge
+from barograph_modeler.maxima.trust import judge_all
 
 WINDOW: Final = 256
 """Values in the window: 6 lie beyond each limit of the band. They take 4 KiB, a whole class 10 kB
@@ -34,11 +35,21 @@ class GevFit(NamedTuple):
 
 def fit_gev(values: Floats, seed: int) -> GevFit:
     """Fit the GEV to a window, without bands if it has few values. seed: of the bootstrap."""
-    if values.size < MINIMUM_SAMPLES:
-        return GevFit(False, ())
-    verdict = judge(values, seed=seed)
-    bands = band_of_gev(verdict.pwm, values.size), band_of_replicas(verdict.replicas, values.size)
-    return GevFit(verdict.trusted, bands)
+    return fit_gevs([values], seed)[0]
+
+
+def fit_gevs(windows: Sequence[Floats], seed: int) -> list[GevFit]:
+    """`fit_gev` of each window, with the same results: those of one size are fitted together, which is faster."""
+    fits, of_size = [GevFit(False, ())] * len(windows), dict[int, list[int]]()
+    for number, values in enumerate(windows):
+        if values.size >= MINIMUM_SAMPLES:
+            of_size.setdefault(values.size, []).append(number)
+    for size, numbers in of_size.items():
+        verdicts = judge_all(np.stack([windows[number] for number in numbers]), seed=seed)
+        for number, verdict in zip(numbers, verdicts, strict=True):
+            bands = band_of_gev(verdict.pwm, size), band_of_replicas(verdict.replicas, size)
+            fits[number] = GevFit(verdict.trusted, bands)
+    return fits
 
 
 class ClassModel:

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from barograph_modeler.maxima.distribution import Gev, Gevs, TypeName
-from barograph_modeler.maxima.fits.bootstrap import paired_replicas
-from barograph_modeler.maxima.fits.moments import HEAVIEST, SHAPE_ENDS, fit_mom
-from barograph_modeler.maxima.fits.pwm import SHAPE_RANGE, fit_pwm
+from barograph_modeler.maxima.fits.bootstrap import pairs_of_replicas
+from barograph_modeler.maxima.fits.moments import HEAVIEST, SHAPE_ENDS, fit_moms
+from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, SHAPE_RANGE, fit_pwms
+from barograph_modeler.maxima.sample import check_sample
 
 ERROR_REPLICAS: Final = 200
 """Efron (1987): enough for a standard error."""
@@ -75,10 +76,22 @@ def judge(sample: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, l
     sample: as for fit_pwm. replicas: at least 2.
     A constant sample has no shape and is not trusted. Raises ValueError for other arguments.
     """
+    (verdict,) = judge_all(check_sample(sample, MINIMUM_SAMPLES)[None], seed=seed, replicas=replicas, level=level)
+    return verdict
+
+
+def judge_all(
+    samples: npt.ArrayLike, *, seed: int, replicas: int = ERROR_REPLICAS, level: float = 0.95
+) -> list[FitVerdict]:
+    """`judge` of many samples of one size, one per row, with the same results in a fraction of the time."""
     if replicas < 2:
         raise ValueError(f"replicas are {replicas}, expected at least 2")
-    pwm, mom = fit_pwm(sample), fit_mom(sample)
-    pairs = paired_replicas(sample, replicas, seed=seed)
+    pwms, moms = fit_pwms(samples), fit_moms(samples)
+    pairs = pairs_of_replicas(samples, replicas, seed=seed)
+    return [_judge(pwms[row], moms[row], pair, level) for row, pair in enumerate(pairs)]
+
+
+def _judge(pwm: Gev, mom: Gev, pairs: tuple[Gevs, Gevs], level: float) -> FitVerdict:
     shapes = [classify(fit.shape, _error(gevs), level) for fit, gevs in zip((pwm, mom), pairs, strict=True)]
     trusted, reason = _compare(shapes[0], shapes[1], level)
     if pwm.scale == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Sequence
 
-from barograph_modeler.bands.class_model import GevFit, fit_gev
+from barograph_modeler.bands.class_model import GevFit, fit_gevs
 from barograph_modeler.maxima.sample import Floats
 
 
@@ -27,4 +27,4 @@ def check_version(expected: str) -> None:
 def fit_windows(windows: Sequence[Floats], seed: int, of_version: str) -> list[GevFit]:
     """Fit each window, as the modeler does. Raises OtherVersion."""
     check_version(of_version)
-    return [fit_gev(one, seed) for one in windows]
+    return fit_gevs(windows, seed)

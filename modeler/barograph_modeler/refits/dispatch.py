@@ -14,7 +14,7 @@ from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.workers import Workers
 
 BATCH: Final = 100
-"""Fits of a task: a third of a second, beside which sending 200 kB counts for little."""
+"""Fits of a task: a tenth of a second, beside which sending 200 kB counts for little."""
 MIN_WAITING: Final = 1000
 """Workers begin when so many classes wait. Fewer take the modeler itself some seconds."""
 MIN_BATCHES: Final = 4

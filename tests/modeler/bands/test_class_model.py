@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.bands.class_model import REGIMES, WINDOW, ClassModel
+from barograph_modeler.bands.class_model import REGIMES, WINDOW, ClassModel, fit_gev, fit_gevs
 from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.bands.regime import Regime
 from barograph_modeler.maxima.distribution import Gevs
@@ -106,3 +106,9 @@ def test_fits_become_rarer_as_the_history_grows():
     assert due[:4] == [1, 2, 3, 4]
     assert 15 < len(due) < 40
     assert np.diff(due)[-3:].tolist() == [64, 64, 64]
+
+
+def test_windows_of_several_sizes_are_fitted_together_as_each_alone():
+    rng = np.random.default_rng(2)
+    windows = [rng.lognormal(0, 0.1, size) for size in (64, 8, 256, 64, 15)]
+    assert fit_gevs(windows, 1) == [fit_gev(one, 1) for one in windows]

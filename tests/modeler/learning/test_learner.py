@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from barograph_collector.daemon.runner import Output
+from barograph_modeler.bands.class_model import fit_gevs
 from barograph_modeler.bands.coverage import Coverage
 from barograph_modeler.learning import jobs as held
 from barograph_modeler.learning import learner as module
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
 from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
+from helpers.refits import learner as many
 from helpers.works import new_modeler
 
 
@@ -280,6 +282,25 @@ def test_runs_in_which_one_node_is_to_blame_do_not_become_the_history(blamed, ho
     assert learner.closed_regimes["accepted"] == accepted
 
 
+@pytest.mark.quarantine
+def test_a_class_that_cannot_be_fitted_leaves_out_none_of_those_that_are_fitted_with_it(monkeypatch):
+    learner = many(5, None)
+    broken = learner.workloads["3"].intervals[1].history.values
+
+    def fit(windows, seed):
+        if any((one == broken).all() for one in windows):
+            raise ArithmeticError("no fit")
+        return fit_gevs(windows, seed)
+
+    for place in ("learning.learner", "bands.class_model"):
+        monkeypatch.setattr(f"barograph_modeler.{place}.fit_gevs", fit)
+    learner.step(0.0)
+    bands = [len(one.intervals[1].bands) for one in learner.workloads.values()]
+    assert bands == [3, 3, 3, 0, 3]
+    assert learner.fitted_here == 4
+    assert learner.quarantine.failures == {"refit": 1}
+
+
 def test_accept_0_never_learns_from_a_job_that_alarmed():
     learner, simulation = unhurried(accept=0), Simulation(intervals=2000)
     for _ in range(3):
@@ -287,7 +308,8 @@ def test_accept_0_never_learns_from_a_job_that_alarmed():
     assert not any(feed(learner, slow(simulation, 1.5), simulation.now, score=2.0) for _ in range(7))
 
 
-def test_fits_stop_at_the_budget_and_what_waits_is_fitted_by_later_steps():
+def test_fits_stop_at_the_budget_and_what_waits_is_fitted_by_later_steps(monkeypatch):
+    monkeypatch.setattr("barograph_modeler.learning.learner.TOGETHER", 1)
     ticks = itertools.count()
     learner = Learner(refit_seconds=1.0, clock=lambda: float(next(ticks)))  # each look at the clock costs a second
     first = feed(learner, Simulation(intervals=2000).job(), 50.0)

@@ -7,13 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barograph_modeler.maxima.distribution import Gevs
-from barograph_modeler.maxima.fits.bootstrap import paired_replicas, pwm_replicas, resample_counts
+from barograph_modeler.maxima.fits.bootstrap import pairs_of_replicas, pwm_replicas, resample_counts
 from barograph_modeler.maxima.fits.moments import fit_moms
 from barograph_modeler.maxima.fits.pwm import fit_pwms
 
 
 def drawn(k, n, seed):
     return Gevs(np.array([k]), np.array([10.0]), np.array([2.0])).draw(n, np.random.default_rng(seed))[0]
+
+
+def paired_replicas(x, replicas, *, seed):
+    (pair,) = pairs_of_replicas([x], replicas, seed=seed)
+    return pair
 
 
 def table(gevs):

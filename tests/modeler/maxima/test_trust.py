@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from barograph_modeler.maxima.distribution import Gevs
-from barograph_modeler.maxima.trust import classify, judge
+from barograph_modeler.maxima.trust import classify, judge, judge_all
 
 
 def drawn(k, n, seed):
@@ -66,3 +66,16 @@ def test_same_seed_same_verdict_and_bad_arguments_are_refused():
         classify(0.1, float("nan"))
     with pytest.raises(ValueError, match=r"^level is 95, expected a number between 0 and 1, both excluded$"):
         classify(0.1, 0.1, 95)
+
+
+def test_samples_that_are_judged_together_have_the_verdicts_they_have_alone_to_the_last_digit():
+    samples = np.random.default_rng(1).lognormal(0, 0.05, (40, 64))
+    samples[3], samples[4, :60] = 1.0, 1.0
+    samples[5] *= 1e-9
+    samples[6] += 1e6
+    together = judge_all(samples, seed=3, replicas=20)
+    for sample, found in zip(samples, together, strict=True):
+        alone = judge(sample, seed=3, replicas=20)
+        assert found == alone
+        for name in ("shape", "location", "scale"):
+            assert (getattr(found.replicas, name) == getattr(alone.replicas, name)).all()

@@ -74,10 +74,11 @@ class FakeWorkers(Executor):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Batches of 10 fits, from 20 classes on."""
+    """Batches of 10 fits, from 20 classes on. The modeler fits each class by itself."""
     monkeypatch.setattr(module, "BATCH", 10)
     monkeypatch.setattr(module, "MIN_WAITING", 20)
-    monkeypatch.setattr("barograph_modeler.bands.class_model.judge", quick)
+    monkeypatch.setattr("barograph_modeler.learning.learner.TOGETHER", 1)
+    monkeypatch.setattr("barograph_modeler.bands.class_model.judge_all", quick)
 
 
 class _Quick:
@@ -92,8 +93,8 @@ class _Quick:
         self.replicas = Gevs(*(np.array([one]) for one in (self.pwm.location, self.pwm.scale, self.pwm.shape)))
 
 
-def quick(sample, *, seed):
-    return _Quick(sample, seed)
+def quick(samples, *, seed):
+    return [_Quick(sample, seed) for sample in samples]
 
 
 def full(workload, classes, seed=0):

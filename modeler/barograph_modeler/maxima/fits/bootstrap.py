@@ -16,7 +16,7 @@ import numpy.typing as npt
 from barograph_modeler.maxima.distribution import Gevs
 from barograph_modeler.maxima.fits.moments import gevs_of_powers
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES, gevs_of_sums
-from barograph_modeler.maxima.sample import Floats, base_and_span, check_sample
+from barograph_modeler.maxima.sample import Floats, base_and_span, check_sample, check_samples
 
 REPLICAS: Final = 1000
 """Efron (1987) asks for 1,000 or more for the limits of an interval, 200 for a standard error."""
@@ -31,28 +31,38 @@ def pwm_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) 
     sample: at least MINIMUM_SAMPLES finite values in any order; not modified. replicas: at least 1. Equal values and
     seed give equal fits. Raises ValueError for other arguments.
     """
-    x, base, span, gaps = _prepare(sample, replicas)
-    sums = np.concatenate([_gap_sums(counts, gaps) for counts in resample_counts(x.size, replicas, seed)])
-    return gevs_of_sums(x.size, base, span, (sums[:, 0], sums[:, 1], sums[:, 2]))
+    x, base, span, gaps = _prepare(check_sample(sample, MINIMUM_SAMPLES)[None], replicas)
+    n = x.shape[1]
+    sums = np.concatenate([_gap_sums(_gap_weights(counts), gaps[0]) for counts in resample_counts(n, replicas, seed)])
+    return gevs_of_sums(n, base, span, (sums[:, 0], sums[:, 1], sums[:, 2]))
 
 
-def paired_replicas(sample: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) -> tuple[Gevs, Gevs]:
-    """Fits by probability-weighted moments and by moments of the same resamples; arguments as for pwm_replicas.
+def pairs_of_replicas(samples: npt.ArrayLike, replicas: int = REPLICAS, *, seed: int) -> list[tuple[Gevs, Gevs]]:
+    """Fits by probability-weighted moments and by moments of the same resamples, for many samples of one size.
 
-    The first equal those of pwm_replicas for the same seed.
+    samples: one per row; all have the same resamples, drawn once. replicas, seed, errors: as for pwm_replicas, to whose
+    fits the first of each pair are equal.
     """
-    x, base, span, gaps = _prepare(sample, replicas)
+    x, base, span, gaps = _prepare(check_samples(samples, MINIMUM_SAMPLES), replicas)
+    count, n = x.shape
     # Centred on the median, so that a resample without the outliers keeps its digits.
-    centre = float(x[x.size // 2])
-    z = (x - centre) / span
-    matrix = np.stack([z, z**2, z**3], axis=1)
-    sums, powers = [], []
-    for counts in resample_counts(x.size, replicas, seed):
-        sums.append(_gap_sums(counts, gaps))
-        powers.append(counts.astype(np.float64) @ matrix / x.size)
-    first = np.concatenate(sums)
-    pwm = gevs_of_sums(x.size, base, span, (first[:, 0], first[:, 1], first[:, 2]))
-    return pwm, gevs_of_powers(x.size, centre, span, np.concatenate(powers))
+    centre = x[:, n // 2]
+    z = (x - centre[:, None]) / span[:, None]
+    matrices = np.stack([z, z**2, z**3], axis=2)
+    sums, powers = np.empty((2, count, replicas, 3))
+    done = 0
+    for counts in resample_counts(n, replicas, seed):
+        weights, factors = _gap_weights(counts), counts.astype(np.float64)
+        rows = slice(done, done := done + len(counts))
+        # Row by row: the sums of one sample do not depend on the others to the last digit.
+        for row in range(count):
+            sums[row, rows] = _gap_sums(weights, gaps[row])
+            powers[row, rows] = factors @ matrices[row] / n
+    base, span, centre = (np.repeat(one, replicas) for one in (base, span, centre))
+    first, second, third = sums.reshape(-1, 3).T
+    pwm = gevs_of_sums(n, base, span, (first, second, third))
+    mom = gevs_of_powers(n, centre, span, powers.reshape(-1, 3))
+    return list(zip(_parts(pwm, replicas), _parts(mom, replicas), strict=True))
 
 
 def resample_counts(n: int, replicas: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
@@ -66,20 +76,32 @@ def resample_counts(n: int, replicas: int, seed: int) -> Iterator[npt.NDArray[np
         yield np.bincount(slots.ravel(), minlength=count * n).reshape(count, n)
 
 
-def _prepare(sample: npt.ArrayLike, replicas: int) -> tuple[Floats, float, float, Floats]:
-    """The sorted sample, its smallest value, its range or 1, and its gaps in units of the range."""
+def _prepare(samples: Floats, replicas: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """The samples sorted, their smallest values, their ranges or 1, and their gaps in units of the range."""
     if replicas < 1:
         raise ValueError(f"replicas are {replicas}, expected at least 1")
-    x = np.sort(check_sample(sample, MINIMUM_SAMPLES))
-    base, span = (float(v[0]) for v in base_and_span(x[None]))
-    return x, base, span or 1.0, np.diff(x) / (span or 1.0)
+    x = np.sort(samples, axis=1)
+    base, span = base_and_span(x)
+    span = np.where(span > 0, span, 1.0)
+    return x, base, span, np.diff(x, axis=1) / span[:, None]
 
 
-def _gap_sums(counts: npt.NDArray[np.int64], gaps: Floats) -> Floats:
+def _gap_weights(counts: npt.NDArray[np.int64]) -> Floats:
+    """The weights of gaps in the three sums of each replica: those of the first sum, of the second, of the third."""
     n = counts.shape[1]
     below = np.cumsum(counts, axis=1)[:, :-1].astype(np.float64)  # a cumulative sum of integers is 8 times faster
     above = n - below
-    below *= above
-    first, second = above @ gaps, below @ gaps
-    below *= above
-    return np.stack([first, second, below @ gaps], axis=1)
+    both = below * above
+    return np.concatenate([above, both, both * above])
+
+
+def _gap_sums(weights: Floats, gaps: Floats) -> Floats:
+    return (weights @ gaps).reshape(3, -1).T
+
+
+def _parts(gevs: Gevs, size: int) -> list[Gevs]:
+    """Each `size` of many GEVs."""
+    return [
+        Gevs(*parts)
+        for parts in zip(*(one.reshape(-1, size) for one in (gevs.shape, gevs.location, gevs.scale)), strict=True)
+    ]

@@ -76,8 +76,9 @@ def _fit_rows(samples: Floats) -> Gevs:
     d = np.diff(x, axis=1) / np.where(span > 0, span, 1.0)[:, None]
     below = np.arange(1, n, dtype=np.float64)
     above = n - below
-    sums = d @ above, d @ (above * below), d @ (above * above * below)
-    return gevs_of_sums(n, base, span, sums)
+    # Each row by itself, so that its sums do not depend on the number of rows.
+    first, second, third = ((d * weights).sum(axis=1) for weights in (above, above * below, above * above * below))
+    return gevs_of_sums(n, base, span, (first, second, third))
 
 
 @cache
