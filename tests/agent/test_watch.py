@@ -167,6 +167,20 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     assert not run.rings.exists()  # rings occupy memory and are no longer needed
 
 
+def test_passes_of_a_loop_with_several_collectives_are_reported_at_the_end(run: Run) -> None:
+    shim = run.ring()
+    shim.site(0x20)
+    for number in range(40):
+        shim.put(1_000_000 * (number + 1), number % 2 + 1)
+    watch = run.watch()
+    watch.step()
+    assert watch.report().passes == 0
+    run.end()
+    watch.step()
+    assert (watch.report().seen, watch.report().passes) == (40, 20)
+    watch.close()
+
+
 def test_a_run_without_mpi_is_a_job_with_0_ranks(run: Run, collector: Collector) -> None:
     run.end()
     watch = run.watch(collector.endpoint)

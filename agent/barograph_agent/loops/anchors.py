@@ -20,7 +20,8 @@ Of all candidates the most frequent one has the shortest iteration, whatever the
 token comes several times in an iteration, the anchor is each n-th occurrence: by the period at which the sequence is
 most like itself (autocorrelation), or because the calls after each n-th one are alike, and those after the others
 differ. A loop that is interrupted again and again, as a sweep through a grid that is followed by another one, is the
-iteration only if nothing else is.
+iteration only if nothing else is. One whose passes are of very different lengths, at the same places each time, as a
+V-cycle through coarser and coarser grids, is a part of the one around it.
 """
 
 from __future__ import annotations
