@@ -1,6 +1,6 @@
 """How long the modeler takes for fits of many workloads: alone, with local processes, with a Dask cluster.
 
-`REFITS=100000 make bench PYTEST="-k refits"` takes half an hour. Only what was fitted is asserted, not how fast.
+`REFITS=100000 make bench PYTEST="-k refits"` takes 20 minutes. Only what was fitted is asserted, not how fast.
 """
 
 from __future__ import annotations
