@@ -417,7 +417,7 @@ def test_the_spool_command_delivers_spools_once(node: Node, service: Service, pa
 def balanced(service: Service, app: str, count: int, ranks: int, done: Any) -> None:
     """The log has `count` intervals of this run, each once, and all counts agree."""
     assert done.returncode == 0, done.stderr
-    assert f"barograph: intervals {count:,} seen on {ranks} ranks, {count:,} stored" in done.stderr.splitlines()
+    assert f"barograph: intervals {count:,} seen on {ranks} ranks, {count:,} stored" in done.stderr
     assert service.indices(app) == list(range(count))
     (job,), (end,) = service.rows("jobs", app), service.rows("runs", app)
     assert (job["ranks"], end["intervals"], end["dropped"]) == (ranks, count, 0)

@@ -146,7 +146,7 @@ def assert_nothing_left(made: Cluster, hosts: list[str]) -> None:
 @pytest.mark.parametrize("hosts", [["n1", "n2", "n3"], ["head", "n1", "n2"]], ids=["rank 0 elsewhere", "rank 0 here"])
 def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
     said = start(nodes, mpi, 4, hosts).end()
-    found = re.search(r"intervals ([\d,]+) seen on 6 ranks of 3 nodes, ([\d,]+) stored$", said, re.MULTILINE)
+    found = re.search(r"intervals ([\d,]+) seen on 6 ranks of 3 nodes, ([\d,]+) stored", said, re.MULTILINE)
     assert found, said
     assert found[1] == found[2]
     job = newest_job(nodes)
@@ -160,7 +160,7 @@ def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
 
 def test_programs_of_one_script_are_the_same_worlds_on_all_nodes(nodes: Cluster, mpich: Mpi) -> None:
     said = start(nodes, mpich, 2, ["head", "n1"], ["head", "n1"]).end()
-    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 2 nodes, ([\d,]+) stored$", said, re.MULTILINE)
+    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 2 nodes, ([\d,]+) stored", said, re.MULTILINE)
     assert found, said
     assert found[1] == found[2]
     job = newest_job(nodes)
@@ -177,7 +177,7 @@ def test_programs_of_one_script_are_the_same_worlds_on_all_nodes(nodes: Cluster,
 def test_programs_of_one_script_on_some_of_the_nodes_are_worlds_of_their_own(nodes: Cluster, mpich: Mpi) -> None:
     """The second has rank 0 on a node that the first has not, and none where the launcher is."""
     said = start(nodes, mpich, 3, ["n1", "n2"], ["n3", "n2"]).end()
-    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 3 nodes, ([\d,]+) stored$", said, re.MULTILINE)
+    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 3 nodes, ([\d,]+) stored", said, re.MULTILINE)
     assert found, said
     assert found[1] == found[2]
     job = newest_job(nodes)
