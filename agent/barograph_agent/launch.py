@@ -333,7 +333,7 @@ def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]
     if report.dropped:
         text += f", {report.dropped:,} dropped"
     if report.passes:
-        text += f"; {report.passes:,} iterations"
+        text += f"; {report.passes:,} passes of a loop"
     return text
 
 

@@ -69,4 +69,4 @@ def test_the_last_line_has_passes_where_intervals_are_others(tmp_path: Path) -> 
     assert rings.passes() == 0
     rings.close()
     report = DeliveryReport(1, 300, 300, 0, 0, reached=True, verdict="", passes=100)
-    assert _intervals(report, None, []) == "300 seen on 1 rank, 300 stored; 100 iterations"  # type: ignore[arg-type]
+    assert _intervals(report, None, []) == "300 seen on 1 rank, 300 stored; 100 passes of a loop"  # type: ignore[arg-type]
