@@ -109,7 +109,7 @@ def test_a_problem_without_runs_is_predicted_at_its_size_from_others_of_any_size
     # Sizes of one problem are no other problems.
     alone = fit({"1": rows(1.0)}).predict("new", 16, size=100.0)
     assert isinstance(alone, Refusal)
-    assert "1 other problem of the application near 16 ranks, expected 3" in alone.reason
+    assert "near 16 ranks 1 other problem has run of the application, expected 3" in alone.reason
 
 
 def test_the_weights_are_those_of_the_models_that_predicted_held_out_runs():
