@@ -60,7 +60,7 @@ from simulation.machine import Machine
 from simulation.schedule import ASSIGNED, ASSIGNS, LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
 
 SCHEDULES = 72
-"""CI runs 2,000: `make simulate`. In one of thirty rows are lost with a disk: here in the last."""
+"""CI runs 1,300: `make simulate`. In one of thirty rows are lost with a disk: here in the last."""
 EARLY = (188, 278)
 """Schedules in which a restarted modeler assigns jobs that it has not come to."""
 FOUND_WITHIN = 400
