@@ -90,8 +90,9 @@ class Restore:
             self._close_ended(source, log, names)
             self._scorer.give_up_before(log.long_ago, names)
             opened = self._scorer.open_jobs(names, head)
-            for table in LAST_ROWS.keys() & source.follower.offsets.keys():
-                self._read_last(source, table, head, now)
+            for table in LAST_ROWS:
+                if table in source.follower.offsets:
+                    self._read_last(source, table, head, now)
             for table in LATEST:
                 self._read_latest(source, table, head, opened, now)
             self._read_first_paces(opened)
