@@ -22,10 +22,10 @@ from barograph_alerts.detection.node_test import (
 from barograph_alerts.job.job import WatchedJob
 from barograph_alerts.job.verdict import sentence
 from barograph_alerts.places import PlaceHistory, PlaceWork, over_median_of_others
-from barograph_alerts.studies.node_series import alarms, always_alarms, draw
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.timeline import Timeline
+from helpers.node_series import alarms, always_alarms, draw
 from helpers.trials import windows
 
 SECONDS = 2.0

@@ -11,7 +11,7 @@ from barograph_alerts.attribution.fleet import NodeRanking
 from barograph_alerts.attribution.node_phases import MIN_SECONDS, SETTLED_SECONDS, NodePhases
 from barograph_alerts.attribution.suspects import MIN_EXCESS, SuspectRows, suspects
 from barograph_alerts.processor import Scorer
-from barograph_alerts.studies.nodes import NodesPlan, NodesStudy
+from helpers.nodes_study import NodesPlan, NodesStudy
 
 
 def phases(job: str, own: dict[str, float], count: int = 1000, class_id: int = 7) -> dict:

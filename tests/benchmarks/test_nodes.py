@@ -24,9 +24,9 @@ import pytest
 
 from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.processor import Scorer
-from barograph_alerts.studies.node_series import SECONDS, alarms, always_alarms, draw
-from barograph_alerts.studies.nodes import NodesPlan, NodesStudy
 from barograph_alerts.studies.tally import DetectorTally
+from helpers.node_series import SECONDS, alarms, always_alarms, draw
+from helpers.nodes_study import NodesPlan, NodesStudy
 
 pytestmark = pytest.mark.timeout(24 * 3600)
 HOURS = float(os.environ.get("BAROGRAPH_NODES_HOURS", "1"))

@@ -283,8 +283,7 @@ class Publisher:
 
         Raises as `publish`.
         """
-        catalog = self._catalog or self._open()
-        catalog.check(self._known)
+        catalog = self._checked()
         if not self._refiler.step(catalog, self._writer(catalog)):
             return False
         self._compactor.forget()
@@ -293,8 +292,7 @@ class Publisher:
 
     def compact(self) -> bool:
         """Merge files of one table, cluster and day; whether there were some. Raises as `publish`."""
-        catalog = self._catalog or self._open()
-        catalog.check(self._known)
+        catalog = self._checked()
         if not self._store.database.partitions.days:
             return False
         merged = self._compactor.merge(catalog, self._writer(catalog), self._batches.day(self._position + 1))
@@ -308,8 +306,7 @@ class Publisher:
 
     def archive(self) -> bool:
         """Let a day that the lake has leave the database; whether there was one. Raises as `publish`."""
-        catalog = self._catalog or self._open()
-        catalog.check(self._known)
+        catalog = self._checked()
         try:
             found = self.archiver.step(catalog, self._position)
         except BlockingIOError:  # a backup is made
@@ -319,8 +316,7 @@ class Publisher:
 
     def expire(self) -> bool:
         """Let a day whose period is over leave the lake; whether there was one. Raises as `publish`."""
-        catalog = self._catalog or self._open()
-        catalog.check(self._known)
+        catalog = self._checked()
         if self._store.calendar.held or not (expired := self.expirer.step(catalog)):
             return False
         self.figures.expired += expired
@@ -330,6 +326,12 @@ class Publisher:
 
     def _writer(self, catalog: Catalog) -> FileWriter:
         return self._parts.writer(catalog.connection, catalog.data, self._store.database.name, self._word)
+
+    def _checked(self) -> Catalog:
+        """The catalog of a lake that is still there."""
+        catalog = self._catalog or self._open()
+        catalog.check(self._known)
+        return catalog
 
     def _open(self) -> Catalog:
         scratch = self._store.path.with_name(f"{self._store.path.name}.lake.tmp")

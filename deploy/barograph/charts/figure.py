@@ -134,14 +134,14 @@ def key(**meanings: str) -> Markup:
     return Markup('<ul class="key">{}</ul>').format(items)
 
 
-def sparkline(values: Sequence[float], width: int = 120, height: int = 24) -> Markup:
+def sparkline(values: Sequence[float]) -> Markup:
     """A line without axes. Its height is at least the range from 0.75 to 1.25 of the median, so noise stays small."""
     middle = sorted(values)[len(values) // 2]
-    y = linear(min(0.75 * middle, *values), max(1.25 * middle, *values), height - 3, 3, str)
-    x = Axis(0, max(len(values) - 1, 1), 2, width - 4)
+    y = linear(min(0.75 * middle, *values), max(1.25 * middle, *values), 21, 3, str)
+    x = Axis(0, max(len(values) - 1, 1), 2, 116)
     points = " ".join(f"{x(i)},{y(value)}" for i, value in enumerate(values))
     return Markup(
-        '<svg class="spark" viewBox="0 0 {0} {1}" width="{0}" height="{1}" aria-hidden="true">'
-        '<path class="rule" d="M2 {3}H{2}"/><polyline class="trace" points="{4}"/>'
-        '<circle class="pen" cx="{5}" cy="{6}" r="2"/></svg>'
-    ).format(width, height, width - 2, y(middle), points, x(len(values) - 1), y(values[-1]))
+        '<svg class="spark" viewBox="0 0 120 24" width="120" height="24" aria-hidden="true">'
+        '<path class="rule" d="M2 {}H118"/><polyline class="trace" points="{}"/>'
+        '<circle class="pen" cx="{}" cy="{}" r="2"/></svg>'
+    ).format(y(middle), points, x(len(values) - 1), y(values[-1]))
