@@ -401,6 +401,8 @@ class JudgingTally(Tally):
         """Most rows of a table in a round."""
         self.recalled = 0
         """How often what was learned was read."""
+        self.predicts = True
+        """Whether rows of `predictions` are written: of a job whose end was lost with a disk they never end."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         if table == "scores":
@@ -457,7 +459,7 @@ class JudgingTally(Tally):
         return has_begun and job not in self._judged
 
     def step(self, now: float) -> list[Output]:
-        return self.scorer.step(now)
+        return [one for one in self.scorer.step(now) if self.predicts or one.table != "predictions"]
 
     @property
     def idle(self) -> bool:
@@ -483,7 +485,9 @@ class NamedReader(LogReader):
         return self._shard.name
 
     def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
-        """No day is long ago."""
+        """No day is long ago. Raises LogUnavailable as often as the facility has it."""
+        if self._shard.facility.fails_query():
+            raise LogUnavailable("no answer")
         self.read("jobs", 2**62, 1)
         return answered(text, {name: self._shard.tables.sorted(name).rows for name in LOG_COLUMNS if name in text})
 
@@ -642,6 +646,9 @@ class Facility:
         self.make_tally: Callable[[System], Tally] | None = None
         """Makes what follows the log, where that is something else."""
         self.failures: list[str] = []
+        self.failed_queries = 0.0
+        """The share of the questions in SQL that daemons have no answer to."""
+        self._chance = random.Random(seed)
         self.loss = Loss()
         for shard in self.shards:
             shard.start()
@@ -663,6 +670,10 @@ class Facility:
         """All rows of a table in all logs, as columns."""
         parts = [shard.tables.all(table) for shard in self.shards]
         return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+    def fails_query(self) -> bool:
+        """Whether there is no answer to the next question in SQL."""
+        return self.failed_queries > 0 and self._chance.random() < self.failed_queries
 
     def end(self) -> None:
         """End all processes."""

@@ -81,7 +81,8 @@ def first_paces(log: Tables, start: Start, learned: Tables, after: int) -> dict[
     found = {}
     columns = (jobs[name] for name in ("job", "workload", "started_at", "offset"))
     for job, workload, since, known in zip(*columns, strict=True):
-        if job in start.judged or known > start.offsets["jobs"]:
+        # Of `jobs` later rows may have been read than of others: those jobs begin with what is known then.
+        if job in start.judged or known > start.offsets["blocks"]:
             continue
         before = [at for name, fitted, at in rows if name == workload and fitted <= since]
         later = [at for name, fitted, at in rows if name == workload and fitted > since and at <= after]
