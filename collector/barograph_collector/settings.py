@@ -177,6 +177,8 @@ class CollectorSettings(DaemonSettings, frozen=True):
             )
         if self.journal is not None and self.lake is None:
             raise ConfigError("journal: expected lake with it, which has what is no more in the journal")
+        if self.lake_keep and self.lake is None:
+            raise ConfigError("lake_keep: expected lake with it; keep_days is of a log without one")
         if self.catalog is not None and self.lake is None:
             raise ConfigError("catalog: expected lake with it, the place of the files")
         for name in ("lake_endpoint", "lake_credentials"):

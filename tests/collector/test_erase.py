@@ -16,7 +16,7 @@ import pytest
 
 from barograph.cli import main
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.erase.erasure import ErasureError, erase
+from barograph_collector.erase.erasure import Erasure, ErasureError, erase
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.days.data_path import DirectoryPath
@@ -269,7 +269,7 @@ def test_the_command_says_what_there_is_and_erases_with_yes(
     refused = barograph(USER, "--state", state)
     assert (refused.returncode, refused.stderr) == (
         65,
-        f"barograph erase: {state / LOG} has the lake {lake}, expected --lake with it, and its --catalog\n",
+        f"barograph erase: {state / LOG} has the lake {lake}, expected --lake with it, and --catalog if that has one\n",
     )
     assert barograph(USER, "--state", state, "--lake", lake.with_name("other")).stderr == refused.stderr
     misspelt = barograph(USER, "--state", state, "--lake", "s3://Lake")
@@ -285,6 +285,14 @@ def test_the_command_says_what_there_is_and_erases_with_yes(
     assert (done.returncode, done.stdout) == (0, asked.stdout.replace("would erase", "erased"))
     assert not traces(state, lake)
     assert barograph("nobody", "--state", state, "--lake", lake, "--yes").stdout == "erased 0 jobs of nobody\n"
+
+
+def test_what_there_is_one_of_is_in_the_singular(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("barograph.upkeep.erase.erase", lambda *_, **__: Erasure(1, {"jobs": 1}, 1, 1, [], []))
+    assert main(["erase", "ann", "--state", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "would erase 1 job of ann\n  1 row of jobs\n  1 row in 1 file of the lake\n"
 
 
 def test_a_log_that_is_in_use_is_not_touched(tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ def test_a_full_store_is_one_line_however_many_rows_wait(
         raise duckdb.IOException(f'IO Error: Could not write file "{table}/x-{first}-{last}": No space left on device')
 
     monkeypatch.setattr(FileWriter, "write", full)
-    with Store(tmp_path / "log.duckdb") as store:
+    with Store(tmp_path / "log.duckdb") as store, caplog.at_level(logging.INFO):
         publisher = Publisher(store, Lake.at(tmp_path / "lake"), system_at(lambda: now), seconds=0.0)
         for _ in range(3):
             fill(store, 2)
@@ -422,7 +422,8 @@ def test_a_full_store_is_one_line_however_many_rows_wait(
     assert publisher.figures.failures == 3
     (line,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
     assert line.startswith("Could not write file")
-    assert line.endswith(": No space left on device; the log goes on, and the rows follow once the lake takes them")
+    assert line.endswith(": No space left on device; the log goes on, and keeps the rows until the lake takes them")
+    assert sum("has rows up to 0 of log" in record.message for record in caplog.records) == 1
 
 
 def test_a_lake_of_another_version_or_another_program_is_refused(tmp_path: Path) -> None:

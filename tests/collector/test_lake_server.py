@@ -143,13 +143,16 @@ def test_a_clock_that_differs_from_the_servers_is_said_once_and_forgets_no_state
     assert [line for line in caplog.messages if "clock" in line] == [text]
 
 
-def test_settings_of_the_catalog_are_checked() -> None:
+def test_settings_of_the_lake_are_checked() -> None:
     def settings(**given: str) -> CollectorSettings:
         given = {"state": "/nowhere", **given}
         return Configuration(CollectorSettings, given=given, environment={}, file=None, complete=True).settings
 
     with pytest.raises(ConfigError, match="catalog: expected lake with it"):
         settings(catalog="postgresql://baro@db/lake")
+    with pytest.raises(ConfigError, match="lake_keep: expected lake with it"):
+        settings(lake_keep="30")
+    assert settings(lake_keep="30", lake="/lake").lake_keep == "30"
     assert settings(catalog="postgresql://baro@db/lake", lake="/lake").catalog == "postgresql://baro@db/lake"
     for wrong in ("mysql://baro:hidden@db/lake", "postgresql://baro:hidden@db", "lake"):
         with pytest.raises(ConfigError, match=r"expected postgresql://USER@HOST/DATABASE") as refusal:

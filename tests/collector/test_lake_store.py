@@ -147,7 +147,7 @@ def test_what_the_store_refuses_is_one_line_and_the_rows_follow(
     swift.objects.create_dir("refused")
     write_keys(keys)
     lake = Lake.find("s3://refused/lake", tmp_path, "", swift.endpoint, keys)
-    end = "; the log goes on, and the rows follow once the lake takes them"
+    end = "; the log goes on, and keeps the rows until the lake takes them"
     denied = (
         f"{swift.endpoint} refuses the credentials for s3://refused/lake,"
         f" expected a key that may list, read, write and delete there{end}"

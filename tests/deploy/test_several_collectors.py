@@ -31,6 +31,7 @@ from barograph.views.modeler import ModelerClient
 from barograph.views.refusal import PatientReader
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.settings.sources import ConfigError
+from barograph_collector.ingest.intake import DRAINED
 from barograph_collector.server import Collector
 from helpers.fleet import Fleet, SharedFleet, put_examples
 from helpers.log import Producer, collector_on
@@ -111,6 +112,21 @@ def test_a_collector_that_does_not_answer_is_named_and_its_jobs_are_missing(
     code, jobs, err = status("--collector", f"{NOWHERE},tcp://127.0.0.1:2", capsys=capsys)
     assert (code, jobs) == (69, [])
     assert f"none of the collectors {NOWHERE},tcp://127.0.0.1:2 answers" in err
+
+
+def test_a_collector_that_takes_no_rows_is_named_and_a_canary_has_the_reason(
+    pair: list[Collector], capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(pair[0], ("lab/1.0.0", "ann", NOW))
+    pair[1].drain(True)
+    drained = pair[1].endpoint
+    assert status("--collector", f"{pair[0].endpoint},{drained}", capsys=capsys) == (
+        0, ["lab/1.0.0"], f"barograph status: {drained}: {DRAINED}\n",
+    )  # fmt: skip
+    assert status("--collector", drained, "--jobs", "1", capsys=capsys)[2] == f"barograph status: {DRAINED}\n"
+    assert main(["canary", "--collector", drained, "--seconds", "0.2"]) == 69
+    found = capsys.readouterr().err
+    assert found == f"barograph canary: the collector at {drained} has not acknowledged the job: {DRAINED}\n"
 
 
 def test_nodes_are_those_that_the_first_collector_has(

@@ -67,7 +67,9 @@ def erase(user: str, state: Path, lake: Lake | None = None, *, dry: bool = False
         raise ErasureError(f"{state / LOG}: not found, expected the log of a collector")
     mark = LakeMark.read(state / LOG, system.disk)
     if mark.lake and (lake is None or lake.name != mark.lake):
-        raise ErasureError(f"{state / LOG} has the lake {mark.lake}, expected --lake with it, and its --catalog")
+        raise ErasureError(
+            f"{state / LOG} has the lake {mark.lake}, expected --lake with it, and --catalog if that has one"
+        )
     try:
         with Store(state / LOG, system=system, lake=lake and lake.data) as store:
             found = _Found(store, user, lake, system)

@@ -152,6 +152,8 @@ class Publisher:
         self.expirer = Expirer(store)
         self.expirer.periods = periods
         self._position = 0
+        self._opened_at = -1
+        """The position that was logged when the lake was opened; -1 before."""
         mark = LakeMark.read(store.path, self._disk)
         self._known, self._writers = (mark.position, mark.writers) if mark.lake == lake.name else (0, ())
         self._word = secrets.token_hex(4)
@@ -351,7 +353,9 @@ class Publisher:
         # Before a commit has this word: after a crash it is not taken for that of another process.
         self._writers = (catalog.last_writer, self._word)
         self._reach(position)
-        _log.info("the lake %s has rows up to %d of log %s", self._lake.data.lake, position, self._store.database.name)
+        if position != self._opened_at:  # one that takes no rows is opened every RETRY_SECONDS
+            name, self._opened_at = self._store.database.name, position
+            _log.info("the lake %s has rows up to %d of log %s", self._lake.data.lake, position, name)
         return catalog
 
     def close(self) -> None:
@@ -389,5 +393,5 @@ class Publisher:
         text = self._lake.data.explain(first_line(error)) if isinstance(error, duckdb.Error) else str(error)
         # A file that is written again has the offset of its last row in its name.
         if (complaint := _NUMBERS.sub("", text)) != self._complaint:
-            _log.error("%s; the log goes on, and the rows follow once the lake takes them", text)
+            _log.error("%s; the log goes on, and keeps the rows until the lake takes them", text)
             self._complaint = complaint

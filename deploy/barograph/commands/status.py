@@ -189,7 +189,8 @@ def main(arguments: Sequence[str]) -> int:
         readers = logs.readers
         for reader in readers:
             if trouble := reader.intake_trouble():
-                print(f"barograph status: {trouble}", file=sys.stderr)
+                of = f"{reader.endpoint}: " if len(readers) + len(logs.away) > 1 else ""
+                print(f"barograph status: {of}{trouble}", file=sys.stderr)
         found = jobs(readers, asked, options.jobs)
         if not found and not logs.away:
             check_names(readers, replace(asked, state="", since=0.0))

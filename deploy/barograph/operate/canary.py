@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = CLOCK.now) -> in
     deadline = CLOCK.monotonic() + options.seconds
     endpoint = shard_of(job, places.endpoints(options.collector))
     if not _send(endpoint, key, job, now, options.seconds):
-        raise _failed(f"the collector at {endpoint} has not acknowledged the job")
+        raise _failed(f"the collector at {endpoint} has not acknowledged the job{_withheld(endpoint, key)}")
     sentence = _alarm(endpoint, key, job, deadline)
     if not sentence:
         raise _failed("the log has the job, but the alerts daemon has raised no alarm about it")
@@ -76,6 +76,14 @@ def _send(endpoint: str, key: keys.ClientKey | None, job: str, now: float, secon
     writer.put("blocks", len(ones), blocks)
     writer.put("runs", 1, end)
     return writer.close(seconds)
+
+
+def _withheld(endpoint: str, key: keys.ClientKey | None) -> str:
+    """Why the collector takes rows of nobody, as a clause; empty if it does, or does not answer."""
+    with contextlib.suppress(LogUnavailable), LogReader(endpoint, 2.0, key) as reader:
+        if trouble := reader.intake_trouble():
+            return f": {trouble}"
+    return ""
 
 
 def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barograph.cli import CommandError
+from barograph.views.words import plural
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.daemon.service import Exit
 from barograph_collector.erase.erasure import ErasureError, erase
@@ -32,11 +33,11 @@ def main(arguments: Sequence[str]) -> int:
     except (ConfigError, ErasureError, LakeError) as error:
         raise CommandError(str(error)) from None
     verb = "erased" if options.yes else "would erase"
-    print(f"{verb} {found.jobs:,} jobs of {options.user}")
+    print(f"{verb} {plural(found.jobs, 'job')} of {options.user}")
     for table, rows in found.rows.items():
-        print(f"  {rows:,} rows of {table}")
+        print(f"  {plural(rows, 'row')} of {table}")
     if found.lake_files:
-        print(f"  {found.lake_rows:,} rows in {found.lake_files:,} files of the lake")
+        print(f"  {plural(found.lake_rows, 'row')} in {plural(found.lake_files, 'file')} of the lake")
     for path in found.deleted:
         print(f"  the file {path}")
     for path in found.left:
