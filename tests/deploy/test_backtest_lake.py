@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from barograph.cli import main
-from barograph.lab.backtest.history import LakePlace
+from barograph.lab.history import LakePlace
 from barograph_agent.protocol.tables import TABLES
 from barograph_alerts.studies.pairs import MeasuredRun
 from barograph_alerts.studies.remaining import simulated_runs

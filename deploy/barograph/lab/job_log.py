@@ -15,7 +15,7 @@ from rich.progress import Progress
 from barograph.imports.record import UnreadableLine
 from barograph.imports.source import opened
 from barograph.imports.swf import fields
-from barograph.lab.backtest import history
+from barograph.lab import history
 from barograph.views.queries import newest
 from barograph_modeler.limits.job import UNKNOWN, SubmittedJob
 from barograph_modeler.studies.limits.logged_job import LoggedJob

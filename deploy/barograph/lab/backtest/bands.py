@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barograph.cli import checked
-from barograph.lab.backtest import history
+from barograph.lab import history
 from barograph.lab.backtest.spread import add_options, spread, workers_of
 from barograph.lab.columns import CSV_FILE, add_join, add_subject, console, join_of, names, note, table
 from barograph_modeler.studies.bands.bootstraps import single_ranks, whole_runs

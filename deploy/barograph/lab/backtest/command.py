@@ -16,6 +16,7 @@ from barograph_modeler.studies.series import BadTable
 SUBJECTS: Final = {
     "bands": "bands",
     "scaling": "scaling",
+    "sets": "sets",
     "parts": "phases",
     "runtime": "runtime",
     "alerts": "alerts",

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from barograph.cli import checked
-from barograph.lab.backtest import history
+from barograph.lab import history
 from barograph.lab.columns import add_subject, console, count, note, progress_bar, table
 from barograph.lab.job_log import lake_jobs, read_jobs
 from barograph_modeler.limits.forecaster import RISKS

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barograph.cli import checked
-from barograph.lab.backtest import history
+from barograph.lab import history
 from barograph.lab.backtest.alerts import add_runs, workloads
 from barograph.lab.backtest.spread import add_options, spread, workers_of
 from barograph.lab.columns import CSV_FILE, add_subject, console, count, percent, table

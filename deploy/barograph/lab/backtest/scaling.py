@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from barograph.cli import checked
-from barograph.lab.backtest import history, parts
+from barograph.lab import history
+from barograph.lab.backtest import parts
 from barograph.lab.columns import CSV_FILE, add_subject, console, names, note, percent, selected, table
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.studies.regions.runs import RegionRuns
