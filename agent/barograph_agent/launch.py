@@ -332,8 +332,9 @@ def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]
         text += f", {report.spooled:,} spooled in {guard.spool} until the collector is back"
     if report.dropped:
         text += f", {report.dropped:,} dropped"
-    if report.passes:
-        text += f"; {report.passes:,} passes of a loop"
+    if report.loops:
+        numbers = ", ".join(f"{one:,}" for one in report.loops)
+        text += f"; {numbers} passes of {'loops' if len(report.loops) > 1 else 'a loop'}"
     return text
 
 

@@ -8,45 +8,68 @@ import numpy as np
 import pytest
 
 from barograph_agent.launch import _intervals
-from barograph_agent.reduce.passes import MAX_SITES, Passes
+from barograph_agent.reduce.passes import Passes
 from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_agent.ring.reader import RECORD, Records
 from barograph_agent.sidecar.plan import DeliveryReport
 from helpers.rings import FakeShim
 
 STEPS = [1, 2, 3] * 100
 
 
-def passes_of(sites: list[int], seconds: float | list[float] = 1.0, *, at_once: int = 7) -> int:
+def ends(sites: list[int], seconds: float | list[float] = 1.0, size: int | list[int] = 8) -> Records:
+    found = np.zeros(len(sites), RECORD)
+    found["site"], found["op"], found["bytes"] = sites, 9, size
+    found["exit_ns"] = np.cumsum(np.broadcast_to(np.array(seconds, float), len(sites))) * 1e9
+    return found
+
+
+def passes_of(records: Records, *, at_once: int = 7) -> list[int]:
     passes = Passes()
-    times = np.broadcast_to(np.array(seconds, float), len(sites))
-    for first in range(0, len(sites), at_once):
-        passes.add(np.array(sites[first : first + at_once]), times[first : first + at_once])
-    return passes.number()
+    seconds = np.diff(records["exit_ns"].astype(np.int64), prepend=0) * 1e-9
+    for first in range(0, len(records), at_once):
+        part = slice(first, first + at_once)
+        passes.add(records[part], np.zeros(len(records[part]), bool), seconds[part])
+    return passes.numbers()
 
 
 @pytest.mark.parametrize(
     ("sites", "expected"),
     [
-        (STEPS, 100),
+        (STEPS, [100]),
         # Set-up, an output after each tenth step, a step that is cut off.
-        ([9, 9, 8, *[one for n in range(10) for one in (*[1, 2, 3] * 10, 7)], 1, 2], 101),
-        ([4] * 100, 0),
-        ([], 0),
-        (list(range(1000)), 0),
-        # Of loops in a loop, the inner one.
-        ([one for _ in range(10) for one in (*[1, 2] * 30, 3)], 300),
+        ([9, 9, 8, *[one for n in range(10) for one in (*[1, 2, 3] * 10, 7)], 1, 2], [101]),
+        ([4] * 100, []),
+        ([], []),
+        (list(range(1000)), []),
+        # Loops in a loop.
+        ([one for _ in range(10) for one in (*[1, 2] * 30, 3)], [300]),
+        ([one for _ in range(20) for one in (*[1, 2] * 3, 3)], [60, 20]),
         # Branches: what follows differs, the ends do not.
-        ([one for n in range(100) for one in ((1, 2, 5) if n % 3 else (1, 4, 5))], 100),
+        ([one for n in range(100) for one in ((1, 2, 5) if n % 3 else (1, 4, 5))], [100, 66, 34]),
     ],
 )
-def test_passes_are_what_sites_of_most_intervals_have_in_common(sites: list[int], expected: int) -> None:
-    assert passes_of(sites) == expected
+def test_passes_are_those_of_the_loops_that_time_ends_in(sites: list[int], expected: list[int]) -> None:
+    assert passes_of(ends(sites)) == expected
 
 
-def test_a_loop_of_little_time_is_not_it() -> None:
-    assert passes_of([*STEPS, *[4] * 20], [*[0.01] * 300, *[1.0] * 20]) == 20
-    assert passes_of([*STEPS, *[4] * 20], [*[0.1] * 300, *[1.0] * 20]) == 100
-    assert passes_of(list(range(MAX_SITES + 100)) * 8) == 8
+def test_a_loop_of_little_time_or_a_short_one_is_not_told() -> None:
+    after = [4] * 20
+    assert passes_of(ends([*STEPS, *after], [*[1.0] * 300, *[0.01] * 20])) == [100]
+    assert passes_of(ends([*STEPS, *[5, 6] * 40])) == [100]
+
+
+def test_the_steps_around_a_loop_that_most_time_is_in_are_told() -> None:
+    """SPARTA migrates particles once or twice a step, and most time ends there."""
+    steps = [one for n in np.random.default_rng(1).integers(1, 3, 200) for one in (*[1] * n, 2)]
+    assert passes_of(ends(steps, [1.0 if one == 1 else 0.3 for one in steps])) == [steps.count(1), 200]
+
+
+def test_bytes_tell_calls_of_one_site_apart() -> None:
+    """Those of an interpreter."""
+    assert passes_of(ends([1] * 400, size=[8, 8, 64, 8] * 100)) == [100]
+    random = np.random.default_rng(1).integers(0, 2**40, 30_000).tolist()
+    assert passes_of(ends([1, 2] * 15_000, size=random), at_once=999) == [15_000]
 
 
 def test_the_last_line_has_passes_where_intervals_are_others(tmp_path: Path) -> None:
@@ -60,13 +83,15 @@ def test_the_last_line_has_passes_where_intervals_are_others(tmp_path: Path) -> 
     rings = RingSet(tmp_path, progress)
     rings.find()
     list(rings.read(final=True))
-    assert rings.passes() == 100
+    assert rings.passes() == [100]
     rings.close()
     # Of a run whose begin another sidecar has read, nothing is known.
     rings = RingSet(tmp_path, progress)
     rings.find()
     list(rings.read(final=True))
-    assert rings.passes() == 0
+    assert rings.passes() == []
     rings.close()
-    report = DeliveryReport(1, 300, 300, 0, 0, reached=True, verdict="", passes=100)
+    report = DeliveryReport(1, 300, 300, 0, 0, reached=True, verdict="", loops=[100])
     assert _intervals(report, None, []) == "300 seen on 1 rank, 300 stored; 100 passes of a loop"  # type: ignore[arg-type]
+    report = DeliveryReport(1, 900, 900, 0, 0, reached=True, verdict="", loops=[1200, 400])
+    assert _intervals(report, None, []).endswith("; 1,200, 400 passes of loops")  # type: ignore[arg-type]

@@ -221,7 +221,7 @@ class IntervalReader:
         classes, fresh = self._classify(before[known], sites[known], records["op"][known])
         ended_at = (exits[known] + self._offset_ns) * 1e-9
         if self.passes is not None:
-            self.passes.add(sites, np.where(known, exits - starts, 0) * 1e-9)
+            self.passes.add(records, is_iteration, np.where(known, exits - starts, 0) * 1e-9)
         intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
         if not cursor.traffic_over:
             # What was sent in iterations that are recalled is not known: the first record after them has all of it.

@@ -227,10 +227,10 @@ class RingSet:
         each = [self._counted_of(name, cursor) for name, cursor in self.progress.cursors.items()]
         return sum(seen for seen, _ in each), sum(lost for _, lost in each)
 
-    def passes(self) -> int:
-        """Passes of the program's loop, by the intervals of its only world; 0 of several, or if not known."""
+    def passes(self) -> list[int]:
+        """Passes of the program's loops, by the intervals of its only world; none of several, or if not known."""
         found = [self._readers.get(name) for name, one in self.progress.cursors.items() if one.rank == 0]
-        return found[0].passes.number() if len(found) == 1 and found[0] and found[0].passes else 0
+        return found[0].passes.numbers() if len(found) == 1 and found[0] and found[0].passes else []
 
     def _counted_of(self, name: str, cursor: Cursor) -> tuple[int, int]:
         # Of a ring that became unreadable only the counts of its cursor are known.

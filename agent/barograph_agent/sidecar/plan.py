@@ -132,8 +132,8 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     """Nodes that have reported ranks."""
     unseen_ranks: int = 0
     """Ranks of the world that no node has reported."""
-    passes: int = 0
-    """Passes of the program's loop; 0 if not known."""
+    loops: list[int] = []
+    """Passes of the program's loops, the inner one first; empty if not known."""
 
 
 def myself(processes: Processes = PROCESSES) -> tuple[int, int]:

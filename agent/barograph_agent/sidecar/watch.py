@@ -74,8 +74,8 @@ class State(msgspec.Struct):
     reported: dict[int, int] = {}
     """Ranks here of each world, by number, as in its row of `nodes`."""
     others: OtherNodes = msgspec.field(default_factory=OtherNodes)
-    passes: int = 0
-    """Of the program's loop, set at the end of the run; 0 if not known."""
+    loops: list[int] = []
+    """Passes of the program's loops, set at the end of the run."""
     too_fast: bool = False
     """Whether it is reported that iterations are too short to be recorded."""
 
@@ -184,7 +184,7 @@ class Watch:
             stored=max(self._ring_set.rows - spooled - dropped, 0) + others.seen - others.lost,
             spooled=spooled,
             dropped=lost + dropped,
-            passes=state.passes,
+            loops=state.loops,
             reached=self.link.connected,
             verdict=self.verdict() if self.delivered else "",
             notes=self.notes + self._refusals(),
@@ -413,7 +413,7 @@ class Watch:
         if self.plan.is_companion:
             self._leave()
         self._state.ended, self._state.seen, self._state.dropped = True, seen, lost
-        self._state.passes = self._ring_set.passes()
+        self._state.loops = self._ring_set.passes()
         self._commit()
         # Rings occupy memory, and their content is on disk now.
         self._ring_set.close()
