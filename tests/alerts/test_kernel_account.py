@@ -252,6 +252,13 @@ def test_ranks_that_waited_most_of_their_time_before_wait_for_cores_still():
     assert kernel_words.beside(cause) == "ranks on 4 nodes waited up to 79% of their time for a core, 76% before"
 
 
+def test_of_the_ranks_of_one_node_that_waited_for_cores_no_number_of_nodes_is_told():
+    rows = [row(1000.0, rank, "n1", seconds=60.0, delay_seconds=0.67) for rank in (NODE, 0, 1)]
+    rows += [row(ONSET, rank, "n1", seconds=20.0, delay_seconds=0.71) for rank in (NODE, 0, 1)]
+    cause = account(*rows).explain(Cause("all-slow", ("all",)), ONSET, math.inf, 0.37)
+    assert kernel_words.beside(cause) == "ranks waited up to 71% of their time for a core, 67% before"
+
+
 def test_where_no_node_did_more_than_in_earlier_runs_a_slower_core_is_not_the_cause():
     rows = [one for n in range(4) for one in disturbed(rank=n, host=f"n{n}", delay_seconds=0.0 if n else 0.46)]
     as_before = Cause("all-slow", ("all",), {"as_before": 1.0})

@@ -28,9 +28,9 @@ def beside(cause: Cause) -> str:
     """A clause about what kernels show besides the cause, or that they show no reason; empty without either."""
     if (share := cause.numbers.get("core_waited", 0.0)) > 0:
         nodes = int(cause.numbers["core_nodes"])
-        where = "1 node" if nodes == 1 else f"{nodes} nodes"
+        where = {0: "", 1: " on 1 node"}.get(nodes, f" on {nodes} nodes")
         before = _more_than(cause.numbers["core_waited_before"])
-        return f"ranks on {where} waited up to {share:.0%} of their time for a core{before}{_taker(cause.beside)}"
+        return f"ranks{where} waited up to {share:.0%} of their time for a core{before}{_taker(cause.beside)}"
     match cause.silent:
         case ():
             return ""

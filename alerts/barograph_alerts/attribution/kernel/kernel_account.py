@@ -43,7 +43,7 @@ IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
 """Kinds that delay the other nodes only where they make own work longer."""
 CORE_NUMBERS: Final = ("core_waited", "core_waited_before", "core_nodes")
 """Numbers of a cause that is none of a kernel's, though ranks waited for cores: the largest share of its time that a
-rank did, what it was before, and the nodes on which ranks did about as much."""
+rank did, what it was before, and the nodes on which ranks did about as much, 0 of a job on one."""
 
 
 class KernelAccount:
@@ -127,7 +127,7 @@ class KernelAccount:
         waited = "core" in shown and "core" not in likely and more >= EXPLAINS * lost
         cause = by_transfers(cause, before, during, nodes, BUSY_TRANSFER if waited else TRANSFER)
         if waited:
-            cause = _with_cores(cause, loss_cause("core", kinds["core"], during, nodes))
+            cause = _with_cores(cause, loss_cause("core", kinds["core"], during, nodes), nodes)
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
         return replace(
             cause,
@@ -176,10 +176,11 @@ def _may_be(kind: Kind, growths: Collection[Growth], cause: Cause, nodes: int) -
     return cause.kind != "straggler" or is_everywhere(growths, cause.members)
 
 
-def _with_cores(cause: Cause, cores: Cause) -> Cause:
+def _with_cores(cause: Cause, cores: Cause, nodes: int) -> Cause:
     """A cause beside which ranks waited for cores; without flights no link, for who is on no core reads no messages."""
     if cause.kind == "link" and "transfer" not in cause.numbers:
         cause = replace(cause, kind="network", members=("all",))
-    waited = cores.numbers["waited"], cores.numbers["waited_before"], float(len(cores.members))
+    on = float(len(cores.members)) if nodes > 1 else 0.0
+    waited = cores.numbers["waited"], cores.numbers["waited_before"], on
     beside = cores.beside if cores.beside is not None and cores.beside.owner != "rank" else None
     return replace(cause, numbers={**cause.numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}, beside=beside)
