@@ -365,7 +365,9 @@ static bool is_spawned(char **argv)
     if (!spawned && MPI_Comm_spawn(argv[0], argv + 1, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children,
                                    MPI_ERRCODES_IGNORE) != MPI_SUCCESS)
         return puts("unsupported") < 0; /* Debian's MPICH 4.0 */
-    MPI_Comm_disconnect(spawned ? &parent : &children);
+    MPI_Comm *others = spawned ? &parent : &children;
+    MPI_Barrier(*others);  // UCX connects in spawned ranks, which fails once the parent has ended.
+    MPI_Comm_disconnect(others);
     return spawned;
 }
 
