@@ -24,12 +24,12 @@ def ends(sites: list[int], seconds: float | list[float] = 1.0, size: int | list[
     return found
 
 
-def passes_of(records: Records, *, at_once: int = 7) -> list[int]:
+def passes_of(records: Records, *, at_once: int = 7, are_iterations: bool = False) -> list[int]:
     passes = Passes()
     seconds = np.diff(records["exit_ns"].astype(np.int64), prepend=0) * 1e-9
     for first in range(0, len(records), at_once):
         part = slice(first, first + at_once)
-        passes.add(records[part], np.zeros(len(records[part]), bool), seconds[part])
+        passes.add(records[part], np.full(len(records[part]), are_iterations), seconds[part])
     return passes.numbers()
 
 
@@ -70,6 +70,10 @@ def test_bytes_tell_calls_of_one_site_apart() -> None:
     assert passes_of(ends([1] * 400, size=[8, 8, 64, 8] * 100)) == [100]
     random = np.random.default_rng(1).integers(0, 2**40, 30_000).tolist()
     assert passes_of(ends([1, 2] * 15_000, size=random), at_once=999) == [15_000]
+
+
+def test_bytes_of_iterations_do_not_matter() -> None:
+    assert passes_of(ends([1] * 400, size=[8, 8, 64, 8] * 100), are_iterations=True) == []
 
 
 def test_the_last_line_has_passes_where_intervals_are_others(tmp_path: Path) -> None:

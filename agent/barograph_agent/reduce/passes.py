@@ -46,7 +46,8 @@ class Passes:
         ends = np.zeros(len(records), CALL)
         ends["exit_ns"], ends["op"] = records["exit_ns"], records["op"]
         ends["site"] = records["site"] + ITERATIONS * is_iteration
-        ends["detail"] = records["bytes"].astype(np.uint64) * np.uint64(HASH) >> np.uint64(48)
+        sizes = np.where(is_iteration, 0, records["bytes"]).astype(np.uint64)  # iterations have one anchor
+        ends["detail"] = sizes * np.uint64(HASH) >> np.uint64(48)
         self._ends.append(ends)
         until = self._seconds + np.cumsum(seconds)
         tokens, first, which = np.unique(_tokens(ends), return_index=True, return_inverse=True)
