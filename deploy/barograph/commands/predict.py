@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _lines(answer: Mapping[str, Any], intervals: bool) -> list[str]:
     if not intervals:
-        return sentences(answer)
+        return sentences(answer, use=", for --param")
     return interval_sentences(answer, site_names(agent.endpoint(os.environ), class_ids(answer)))
 
 

@@ -18,12 +18,12 @@ Answer = Mapping[str, Any]
 """The answer of `GET /predict`, from `barograph_modeler.serving.answer`."""
 
 
-def sentences(answer: Answer) -> list[str]:
-    """The answer, one or two sentences per line."""
-    return list(_sentences(answer))
+def sentences(answer: Answer, use: str = "") -> list[str]:
+    """The answer, one or two sentences per line. use: what listed parameters are for, such as ", for --param"."""
+    return list(_sentences(answer, use))
 
 
-def _sentences(answer: Answer) -> Iterator[str]:
+def _sentences(answer: Answer, use: str) -> Iterator[str]:
     where = f"{plural(answer['ranks'], 'rank')} of {answer['cluster']}"
     if answer["nodes"]:
         where += f", {plural(answer['nodes'], 'node')},"
@@ -31,7 +31,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
     name = f"{answer['app']} ({params})" if params else answer["app"]
     if answer["refusal"] is not None:
         yield f"No prediction for {name} on {where.rstrip(',')}: {period(answer['refusal'])}"
-        yield from _features(answer) if "features" in answer else known_params(answer)
+        yield from _features(answer) if "features" in answer else known_params(answer, use)
         return
     lower, expected, upper = map(span, limits(answer))
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
@@ -45,7 +45,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
         return
     yield from _scaling(answer)
     yield _basis(answer["basis"])
-    yield from known_params(answer)
+    yield from known_params(answer, use)
     yield from (f"Assumed: {text[:1].lower()}{period(text[1:])}" for text in answer["conditions"])
     yield from (f"Warning: {period(text)}" for text in answer["warnings"])
 
@@ -117,10 +117,10 @@ def _overhead(amdahl: Answer) -> str:
     return f"Runs {where} agree with it."
 
 
-def known_params(answer: Answer) -> Iterator[str]:
-    """The parameters that have been run, one set per line."""
+def known_params(answer: Answer, use: str) -> Iterator[str]:
+    """The parameters that have been run, one set per line. use: as of `sentences`."""
     if answer["others"]:
-        yield "Parameters that have been run, for --param:"
+        yield f"Parameters that have been run{use}:"
         yield from (f"  {_runs(other)}" for other in answer["others"])
 
 

@@ -37,7 +37,7 @@ def _sentences(answer: Answer, sites: Mapping[int, str]) -> Iterator[str]:
         params = listed(answer["params"])
         name = f"{answer['app']} ({params})" if params else answer["app"]
         yield f"No intervals of {name} on {where} of {answer['cluster']}: {period(answer['refusal'])}"
-        yield from known_params(answer)
+        yield from known_params(answer, ", for --param")
         return
     for row in answer["intervals"]:
         lower, _, upper = map(seconds, limits(row))

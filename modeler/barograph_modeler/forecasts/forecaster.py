@@ -165,6 +165,8 @@ class Forecaster(Stateful):
             label = f"{label}.{group.rpartition('+')[2]}".lstrip(".")
         params = with_work(place.params, label, assigned.asked)
         known = self._places.get(group)
+        if known is not None:
+            self.works.vary(place.application, label, known.params, params)
         if known is None or (label and WORK not in dict(known.params)):
             # A later run of the group may differ in numbers that do not matter; of the first its work may come late.
             found = place._replace(workload=group, params=params)
@@ -191,7 +193,9 @@ class Forecaster(Stateful):
         if old is not None and new is not None:
             self.history.merge(old, new)
             self._places[gone] = new
-            self.works.join(new.application, *(dict(place.params).get(WORK, "") for place in (old, new)))
+            label = dict(new.params).get(WORK, "")
+            self.works.join(new.application, dict(old.params).get(WORK, ""), label)
+            self.works.vary(new.application, label, new.params, old.params)
             self.library.mark_changed([new.application])
 
     def place_of(self, job: str) -> WorkloadPlace | None:

@@ -11,7 +11,7 @@ from barograph_modeler.forecasts.lengths.finding import length_law
 from barograph_modeler.forecasts.lengths.law import LengthLaw, OtherLength, other_length
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.sizes import SizeSpace, is_layout_relevant, is_number
-from barograph_modeler.forecasts.works import WORK
+from barograph_modeler.forecasts.works import FOUND, WORK
 from barograph_modeler.recognition.request import UNKNOWN
 from barograph_modeler.scaling.answer import Prediction, Refusal
 
@@ -139,10 +139,13 @@ class ProblemSpace:
         return " ".join(f"{name}={text}" for name, text in sorted(self.relevant(self.params_of(place)).items()))
 
     def relevant(self, params: Mapping[str, str]) -> dict[str, str]:
-        """Parameters without numbers that do not matter, and without the work if there is one only."""
+        """Parameters without numbers that do not matter, and without the work if there is one only; of a work that has
+        not run, without the numbers that were found in it."""
         space = self.sizes.get(params.get(WORK, ""))
-        found = dict(params) if space is None else space.relevant(params)
-        if space is not None and len(self.sizes) == 1:
+        if space is None:
+            return {name: text for name, text in params.items() if not FOUND.fullmatch(name)}
+        found = space.relevant(params)
+        if len(self.sizes) == 1:
             found.pop(WORK, None)
         return found
 
@@ -161,6 +164,12 @@ class ProblemSpace:
         space = self.sizes.get(self.with_work(params).get(WORK, ""))
         return set() if space is None else set(space.names)
 
+    def reason(self, refusal: Refusal, params: Mapping[str, str]) -> str:
+        """Why there is no prediction; where a size is missing, with the parameters that make it up."""
+        if not refusal.without_size:
+            return refusal.reason
+        return f"{refusal.reason}: a value of {' and '.join(sorted(self.size_names(params) - {PER_NODE}))}"
+
     def with_work(self, params: Mapping[str, str]) -> Mapping[str, str]:
         """Parameters with the label of the only work of which something is known. Raises UnlocatedQuestion where there
         are several and none is named."""
@@ -175,7 +184,7 @@ class ProblemSpace:
     def _locate(self, params: Mapping[str, str]) -> ProblemSize:
         space = self.sizes.get(params.get(WORK, ""))
         if space is None:
-            return ProblemSize(problem_name(self.application, params), NO_SIZE)
+            return ProblemSize(problem_name(self.application, self.relevant(params)), NO_SIZE)
         others = space.others(params)
         params = self.relevant({name: text for name, text in params.items() if name not in dict(others)})
         if not space.names:

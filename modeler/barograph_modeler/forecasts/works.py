@@ -15,6 +15,7 @@ APPLICATIONS: Final = 10_000
 WORK: Final = "work"
 """The parameter that holds the label of the work."""
 VARIED: Final = ""
+Params = tuple[tuple[str, str], ...]
 THREADS: Final = "threads"
 FOUND: Final = re.compile(rf"((word|input)\d+|stdin)(\.\d+)?|{THREADS}")
 """Names of numbers that were found in what a run asked for."""
@@ -29,7 +30,7 @@ class WorkIndex:
         self._first: OrderedDict[str, str] = OrderedDict()
         """The labels of the first works, whose groups have none in their names."""
         self._numbers: OrderedDict[str, dict[str, str]] = OrderedDict()
-        """The numbers of works, by name: the value that all runs had, or VARIED."""
+        """By work, numbers that differed within a group, as VARIED."""
 
     def label(self, application: Application, asked: Asked | None, *, learn: bool = True) -> str:
         """The label of a run's work; empty where nothing is known of any. learn: whether the run is remembered."""
@@ -40,16 +41,18 @@ class WorkIndex:
             family.add("", group, request)
             if request is not None and group == family.name and family.name not in self._first:
                 lru.store(self._first, family.name, request.label, APPLICATIONS)
-        label = self._label(family, group)
-        if learn and asked is not None:
-            known = lru.get(self._numbers, f"{application} {label}", dict[str, str], APPLICATIONS)
-            for name, text in asked.numbers:
-                if known.setdefault(name, text) != text:
-                    known[name] = VARIED
-        return label
+        return self._label(family, group)
+
+    def vary(self, application: Application, label: str, first: Params, other: Params) -> None:
+        """Remember in which numbers the first and another run of a group differ: they do not matter."""
+        known, texts = dict(first), dict(other)
+        differ = [name for name in known.keys() & texts.keys() if FOUND.fullmatch(name) and known[name] != texts[name]]
+        if differ:
+            numbers = lru.get(self._numbers, f"{application} {label}", dict[str, str], APPLICATIONS)
+            numbers.update(dict.fromkeys(differ, VARIED))
 
     def varied(self, application: Application, label: str) -> frozenset[str]:
-        """The numbers of a work that have had several values, also in runs of one group, where they do not matter."""
+        """The numbers of a work that have had several values in runs of one group, where they do not matter."""
         known = self._numbers.get(f"{application} {label}", {})
         return frozenset(name for name, text in known.items() if text == VARIED)
 
@@ -68,7 +71,7 @@ class WorkIndex:
         return self._first.get(group, "") if group == family.name else group.rpartition("+")[2]
 
 
-def with_work(params: tuple[tuple[str, str], ...], label: str, asked: Asked | None) -> tuple[tuple[str, str], ...]:
+def with_work(params: Params, label: str, asked: Asked | None) -> Params:
     """Parameters with the label of the work and the numbers that were found; parameters that were given come first."""
     found = dict(asked.numbers) if asked is not None else {}
     named = {WORK: label} if label else {}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from barograph_modeler.maxima.sample import Floats
 
 
 class SortedWindow:
@@ -36,15 +39,20 @@ class SortedWindow:
         insort(self.ordered, value)
 
     def at(self, position: float) -> float:
-        """The value at a position in ascending order, interpolated between neighbours. Needs at least 1 value.
+        """The value at a position in ascending order, as `interpolated`."""
+        return interpolated(self.ordered, position)
 
-        Position 0 is the smallest; positions outside the window give the smallest or the largest value.
-        """
-        last = len(self.ordered) - 1
-        if position <= 0:
-            return self.ordered[0]
-        if position >= last:
-            return self.ordered[last]
-        below = int(position)
-        low = self.ordered[below]
-        return low + (position - below) * (self.ordered[below + 1] - low)
+
+def interpolated(ordered: Sequence[float] | Floats, position: float) -> float:
+    """The value at a position of values in ascending order, interpolated between neighbours. Needs at least 1 value.
+
+    Position 0 is the smallest; positions outside give the smallest or the largest value.
+    """
+    last = len(ordered) - 1
+    if position <= 0:
+        return float(ordered[0])
+    if position >= last:
+        return float(ordered[last])
+    below = int(position)
+    low = float(ordered[below])
+    return low + (position - below) * (float(ordered[below + 1]) - low)

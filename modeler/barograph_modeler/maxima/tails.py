@@ -7,11 +7,13 @@ predicted of them: conformal prediction with that as the score.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, Self
 
 import numpy as np
 
-from barograph_modeler.maxima.recent import SortedWindow
+from barograph_modeler.maxima.recent import SortedWindow, interpolated
+from barograph_modeler.maxima.sample import Floats
 
 WINDOW: Final = 4000
 """Values whose tail probabilities are kept."""
@@ -37,10 +39,7 @@ class RecentTails:
 
     def quantile(self, share: float) -> float:
         """The tail probability below which this share of values was. share: between 0 and 1."""
-        position = share * (len(self._window.ordered) + 1) - 1
-        if position < 0:
-            return self._window.at(0) * (position + 1)
-        return self._window.at(position)
+        return _quantile(self._window.ordered, share)
 
 
 class AlikeTails:
@@ -70,13 +69,16 @@ class AlikeTails:
             tails = tails[np.argpartition(np.abs(spreads - math.log(spread)), ALIKE)[:ALIKE]]
         else:
             tails = np.concatenate([tails, (np.arange(PRIOR) + 0.5) / PRIOR])
-        ordered, position = np.sort(tails), share * (tails.size + 1) - 1
-        if position < 0:
-            return float(ordered[0] * (position + 1))
-        return float(np.interp(position, np.arange(tails.size), ordered))
+        return _quantile(np.sort(tails), share)
 
     def copy(self) -> Self:
         """A copy."""
         other = type(self)()
         other._rows, other._added = self._rows.copy(), self._added
         return other
+
+
+def _quantile(ordered: Sequence[float] | Floats, share: float) -> float:
+    """The value below which a share is, of values in ascending order; in proportion to the smallest below that."""
+    position = share * (len(ordered) + 1) - 1
+    return interpolated(ordered, position) * min(position + 1, 1.0)

@@ -114,9 +114,8 @@ class Recognizer(Stateful):
         """Read rows of one table. now: Unix seconds."""
         match table:
             case "assignments":
-                self._recorded.update(zip(columns["job"], columns["workload"], strict=True))
-                while len(self._recorded) > RECORDED:
-                    self._recorded.popitem(last=False)
+                for job, group in zip(columns["job"], columns["workload"], strict=True):
+                    lru.store(self._recorded, job, group, RECORDED)
             case "jobs":
                 for row in _rows(columns):
                     self._wait(row["job"], now).row = row

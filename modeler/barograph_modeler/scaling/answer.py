@@ -118,9 +118,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Refusal:
-    """No prediction. reason: one sentence."""
+    """No prediction. reason: one sentence. without_size: whether a size, whose names are not known here, is missing."""
 
     reason: str
+    without_size: bool = False
 
 
 def latest_point(log_seconds: Floats) -> float:

@@ -195,7 +195,8 @@ class _Problem:
             found, *_ = np.linalg.lstsq(line, known.log_sizes, rcond=None)
             if np.abs(line @ found - known.log_sizes).max() < ON_LINE:
                 return tuple(np.exp(np.array([1.0, np.log(ranks)]) @ found).tolist())
-        return Refusal(f"the runs have {len(self.sizes)} sizes and none was asked for, expected a size")
+        reason = f"the runs have {len(self.sizes)} sizes and none was asked for, expected a size"
+        return Refusal(reason, without_size=True)
 
 
 class Predictor:

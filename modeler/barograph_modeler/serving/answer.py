@@ -179,7 +179,8 @@ class _ProblemQuery:
 
     def refused(self, refusal: Refusal) -> str:
         """The reason, and which parameters of the question were never run."""
-        return ". ".join([refusal.reason, *(doubt.removesuffix(".") for doubt in self.given.doubts)])
+        reason = self._space.reason(refusal, self.given.params)
+        return ". ".join([reason, *(doubt.removesuffix(".") for doubt in self.given.doubts)])
 
     def seconds_of(self, prediction: Prediction) -> list[float] | None:
         """The shortest and the longest of the runs of the scale in question, where the prediction is from these."""

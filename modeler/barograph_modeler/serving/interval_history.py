@@ -110,7 +110,7 @@ def _places(
     if located.size is None and len({size for _, size in found}) > 1:
         size = known.predictor.default_size(located.name, question.ranks)
         if isinstance(size, Refusal):
-            raise _NoScale(size.reason)
+            raise _NoScale(known.space.reason(size, question.params))
         series = known.space.text(question.params, size)
     found = [(place, size) for place, size in found if located.size in (None, size)]
     if not found:

@@ -20,7 +20,7 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.works import with_work
 from barograph_modeler.learning.learner import Learner
-from barograph_modeler.recognition.request import Request
+from barograph_modeler.recognition.request import Asked, Request
 from barograph_modeler.serving.answer import UnknownApplication, answer, find_application
 from barograph_modeler.serving.feature_answer import answer_of_features, find_model
 from barograph_modeler.serving.interval_answer import answer_of_intervals
@@ -142,19 +142,27 @@ class PredictPage:
     def _recognised(self, question: Question) -> Question:
         """The question with work and sizes of the command that it is about. Raises BadQuestion."""
         row = dict.fromkeys(ASKED_COLUMNS, "") | dict(question.asked)
-        try:
-            request = Request.of_row(row)
-            asked = None if request is None else request.asked(row)
-        except ValueError as error:
-            raise BadQuestion(f"asked is {error}, expected columns of the table works") from None
         application, known = find_application(self._forecaster.library.published, question)
         works = self._forecaster.works
-        label = works.label(application, asked, learn=False)
-        params = dict(with_work(tuple(question.params.items()), label, asked))
+        # A script may start another program in its place, and ranks then have none.
+        asked = [_asked(row), _asked(row | {"script": ""})] if row["script"] else [_asked(row)]
+        labels = [works.label(application, one, learn=False) for one in asked]
+        label, found = next((one for one in zip(labels, asked, strict=True) if one[0] in known.space.sizes),
+                            (labels[0], asked[0]))  # fmt: skip
+        params = dict(with_work(tuple(question.params.items()), label, found))
         # Of numbers that do not matter, groups have the value of their first run only.
         needless = works.varied(application, label) - known.space.followed(label) - question.params.keys()
         params = {name: text for name, text in params.items() if name not in needless}
         return question._replace(app=application.app, cluster=application.cluster, params=params)
+
+
+def _asked(row: Mapping[str, Any]) -> Asked | None:
+    """What a row of `works` asks for. Raises BadQuestion."""
+    try:
+        request = Request.of_row(row)
+        return None if request is None else request.asked(row)
+    except ValueError as error:
+        raise BadQuestion(f"asked is {error}, expected columns of the table works") from None
 
 
 class _NotFitted(Exception):

@@ -183,15 +183,52 @@ def ask(site: Site, query: str) -> tuple[str, dict[str, Any]]:
     return status[0], json.loads(body)
 
 
+def ask_of_command(site: Site, row: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """As `barograph predict -- COMMAND`. row: what a run of the command would ask for."""
+    row = {f"asked.{name}": str(value) for name, value in row.items() if name in ASKED_COLUMNS and value != ""}
+    return ask(site, f"app=app&ranks=2&{urlencode(row)}")
+
+
+def test_a_command_whose_script_starts_another_program_in_its_place_is_recognised():
+    """Ranks are processes of that program, and have no script."""
+    site = Site()
+    site.run(numbered(1000), intervals=4000)
+    known(site)
+    _, said = ask_of_command(site, numbered(1000, script=digest("launches it", 16)))
+    assert (said["refusal"], said["basis"]["runs"]) == (None, 1)
+    site.run(numbered(1000, script=digest("works itself", 16)), intervals=8000)
+    known(site)
+    _, other = ask_of_command(site, numbered(1000, script=digest("works itself", 16)))
+    assert other["expected_seconds"] > 1.5 * said["expected_seconds"]
+
+
+def test_a_number_that_differs_in_a_run_that_goes_on_is_not_yet_known_to_matter_or_not():
+    site = Site()
+    for _ in range(2):
+        site.run(numbered(1000), intervals=4000)
+    known(site)
+    site.begin(numbered(4000))
+    site.tell()
+    _, said = ask_of_command(site, numbered(8000))
+    assert "may be proportional to input1, or may not depend on it" in " ".join(said["conditions"])
+
+
+def test_of_work_that_has_not_run_the_numbers_are_no_part_of_its_name():
+    site = Site()
+    site.run(numbered(1000), intervals=4000)
+    known(site)
+    _, said = ask_of_command(site, numbered(8000, "points #"))
+    assert list(said["params"]) == ["work"]
+    assert said["refusal"].startswith(f"lab/app work={said['params']['work']} was never seen")
+
+
 def test_a_seed_that_runs_of_one_group_have_differed_in_has_varied():
     """Their group has the number of its first run."""
     site = Site()
     for seed in range(101, 111):
         site.run(numbered(seed, "seed #"), intervals=4000)
     assert len(known(site).params) == 1
-    row = {name: value for name, value in numbered(4711, "seed #").items() if value != ""}
-    fields = urlencode({f"asked.{name}": str(value) for name, value in row.items() if name in ASKED_COLUMNS})
-    status, said = ask(site, f"app=app&ranks=2&{fields}")
+    status, said = ask_of_command(site, numbered(4711, "seed #"))
     assert (status, said["refusal"]) == ("200 OK", None)
     assert said["conditions"] == ["The machine and the program are as they were."]
     assert said["upper_seconds"] < 1.2 * said["expected_seconds"]

@@ -293,7 +293,7 @@ def test_the_slowest_rank_is_in_the_answer_by_node_and_rank_where_the_work_of_ra
 def test_of_several_sizes_there_is_a_list_to_choose_from() -> None:
     with serving(learned(64, 128, 256, sizes={64: 100, 128: 900, 256: 200})) as served:
         reply = get(served, "app=app&ranks=1024")[1]
-    assert reply["refusal"] == "the runs have 3 sizes and none was asked for, expected a size"
+    assert reply["refusal"] == "the runs have 3 sizes and none was asked for, expected a size: a value of n"
     assert [one["params"] for one in reply["others"]] == ["n=100", "n=900", "n=200"]
     first, *listed = interval_sentences(reply, {})
     assert first.startswith("No intervals of app on 1,024 ranks of lab: the runs have 3 sizes")

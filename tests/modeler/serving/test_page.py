@@ -322,7 +322,7 @@ def test_a_size_never_run_is_predicted_and_without_one_the_sizes_that_were_are_l
     assert "This size was never run" in " ".join(said["conditions"])
     assert [one["params"] for one in said["others"]] == ["n=1", "n=2", "n=4"]
     vague = answer(known, Question("solver", 64))
-    assert vague["refusal"] == "the runs have 3 sizes and none was asked for, expected a size"
+    assert vague["refusal"] == "the runs have 3 sizes and none was asked for, expected a size: a value of n"
     assert [one["params"] for one in vague["others"]] == ["n=1", "n=2", "n=4"]
     run = answer(known, Question("solver", 16, params={"n": "4"}))
     assert run["expected_seconds"] == pytest.approx(law(16, 4), rel=0.05)
