@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import socket
 import stat
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.system.handshake import Handshakes
+from barograph_agent.system.network import is_listening
 from barograph_collector.auth import authorization, keys
 from barograph_collector.auth.authorization import Claim, Grant, Refused
 from barograph_collector.auth.credentials import WINDOW_SECONDS, Verifier
@@ -613,3 +615,14 @@ def made(maker: Callable[[str], str], shown: list[str]) -> bool:
     except credential.CredentialError:
         return False
     return True
+
+
+def test_a_connection_that_only_asks_whether_anybody_listens_is_not_counted_as_rejected(tmp_path: Path) -> None:
+    with collector_on(tmp_path / "log.duckdb") as collector:
+        for _ in range(3):
+            assert is_listening(collector.endpoint)
+        host, port = collector.endpoint.removeprefix("tcp://").split(":")
+        with socket.create_connection((host, int(port))) as other:
+            other.sendall(b"\xff\0\0\0\0\0\0\0\1\x7f\3\0KEYS" + bytes(48))
+            wait_until(lambda: collector.counters.rejected["handshake"], "another mechanism is counted")
+        assert collector.counters.rejected["handshake"] == 1

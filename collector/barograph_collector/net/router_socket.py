@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import sys
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,8 @@ _FAILURES: Final[dict[int, str]] = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "handshake",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "key",
 }
+_CLOSED: Final = (errno.ECONNRESET, errno.EPIPE)
+"""By the other side, as the system calls had it."""
 
 
 class Ready(NamedTuple):
@@ -104,14 +107,19 @@ class RouterSocket:
         self.raw.send(wire.encode(message), zmq.NOBLOCK)
 
     def failures(self) -> list[str]:
-        """The causes of failed handshakes since the last call, as `counters.REASONS`."""
+        """The causes of failed handshakes since the last call, as `counters.REASONS`.
+
+        Without those of connections that were closed by the other side before: commands ask so whether anybody listens.
+        """
         found: list[str] = []
-        while len(found) < _AT_ONCE:
+        for _ in range(_AT_ONCE):
             try:
                 event, _ = self.monitor.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            found.append(_FAILURES[int.from_bytes(event[:2], sys.byteorder)])
+            number, value = (int.from_bytes(part, sys.byteorder) for part in (event[:2], event[2:6]))
+            if number != zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL or value not in _CLOSED:
+                found.append(_FAILURES[number])
         return found
 
     def close(self) -> None:
