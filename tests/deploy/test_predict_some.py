@@ -41,7 +41,10 @@ def test_the_one_with_most_runs_is_chosen_and_named():
     assert answer == {
         "refusal": None,
         "others": [],
-        "warnings": ["Few runs.", "Several have been run: this is input2=16000 work=a88e1a; none has more runs."],
+        "warnings": [
+            "Few runs.",
+            "Runs have had several inputs or sizes: this is for input2=16000 work=a88e1a, of which most are.",
+        ],
     }
     assert error == ""
     assert len(service.asked) == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barograph.cli import main
+from barograph.views.context import ViewContext
 from helpers.log import Producer, collector_on
 
 SINCE = 1_767_225_600.0
@@ -102,6 +103,19 @@ def test_of_the_parameters_that_agree_with_those_given_the_ones_with_most_runs_a
     assert "mesh=fine, size=2; the log has 1 other set of parameters" in page
     page = report(endpoint, "sizes", tmp_path / "page.html", "--param", "size=1")
     assert "mesh=fine, size=1; the log has 1 other set of parameters" in page
+
+
+def test_numbers_that_were_recognised_choose_what_is_predicted_and_not_the_runs(endpoint, tmp_path, monkeypatch):
+    asked = []
+
+    def predict_some(context: ViewContext, params: Mapping[str, str], **fields: object) -> tuple[None, str]:
+        asked.append(params)
+        return None, "not asked"
+
+    monkeypatch.setattr(ViewContext, "predict_some", predict_some)
+    page = report(endpoint, "heat", tmp_path / "page.html", "--param", "input2=8000", "--param", "work=a88e1a")
+    assert re.search(r"15 runs from .* in 5 groups of like work", page)
+    assert asked == [{"input2": "8000", "work": "a88e1a"}]
 
 
 def _all(groups: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, str]]:

@@ -20,6 +20,7 @@ from barograph.views.log import Row, limits
 from barograph.views.refusal import NothingKnown, similar
 from barograph.views.words import listed, param_map, plural, share, span, utc
 from barograph_modeler.forecasts.scoreboard import ForecastScore
+from barograph_modeler.forecasts.works import FOUND, WORK
 
 REACH: Final = 2
 """Ratio of the ranks to predict for, where none are given, to the most that were run."""
@@ -30,7 +31,8 @@ FORECASTS: Final = 120
 def view(
     context: ViewContext, app: str, cluster: str | None, params: Mapping[str, str], ranks: int | None, since: float
 ) -> dict[str, Any]:
-    """The values of the template. ranks: to predict for, by default REACH times the largest scale. Raises NothingKnown.
+    """The values of the template. params: those of the log choose the runs, those that were recognised the prediction.
+    ranks: to predict for, by default REACH times the largest scale. Raises NothingKnown.
 
     `answer`: the modeler's, None where it gave none: `error` says why. `scores`: of past predictions, by ranks.
     """
@@ -41,14 +43,16 @@ def view(
     clusters = sorted({run["cluster"] for run in every})
     if len(clusters) > 1:
         raise NothingKnown(f"{app} has run on {', '.join(clusters)}, expected --cluster with one of them")
-    text, others = _select(every, params)
+    recognised = {name: value for name, value in params.items() if name == WORK or FOUND.fullmatch(name)}
+    text, others = _select(every, {name: value for name, value in params.items() if name not in recognised})
     selected = [run for run in every if run["params"] == text]
     runs = queries.ProblemRuns(app, clusters[0], text, since, selected)
     bands = context.learned(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
     where, largest = {"app": app, "cluster": runs.cluster, "curve": 1}, max(scale.ranks for scale in scales)
     if ranks or params:
-        answer, error = context.predict_some(param_map(text), ranks=ranks or REACH * largest, **where)
+        asked = {**param_map(text), **recognised}
+        answer, error = context.predict_some(asked, ranks=ranks or REACH * largest, **where)
     else:
         answer, error = context.project(param_map(text), largest, REACH, **where)
     healthy = {run["workload"] for run in selected if run["exit_status"] == 0 and not run["alarmed"]}

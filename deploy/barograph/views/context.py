@@ -80,7 +80,7 @@ class ViewContext:
             return answer, error
         found["warnings"] = [
             *found["warnings"],
-            f"Several have been run: this is {most['params']}; none has more runs.",
+            f"Runs have had several inputs or sizes: this is for {most['params']}, of which most are.",
         ]
         return found, ""
 
