@@ -94,6 +94,7 @@ def test_scripts_do_what_they_say_and_their_iterations_are_found(name: str, tmp_
         assert lost == 0
         passes = dict(line.split()[1:] for line in printed.splitlines() if line.startswith("loop"))
         counts = [int(passes[str(loop)]) for loop in likely]
-        if not any(abs(seen - count) <= 0.02 * count + 8 for count in counts):
+        # Where other programs take the cores, time may decide for one loop first, and then for the other.
+        if not 0.98 * min(counts) - 8 <= seen <= 1.02 * max(counts) + 8:
             missed.append((seed, seen, counts, text))
     assert len(missed) <= 0.05 * SCRIPTS, missed
