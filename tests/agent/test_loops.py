@@ -298,6 +298,28 @@ def test_the_last_loop_of_a_run_has_its_iterations_though_nobody_looked_for_it(r
     assert 690 - 50 <= len(rank.intervals) <= 690
 
 
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("looks", [0, 1, 9])
+def test_a_run_of_a_second_or_two_has_its_iterations(rank: Rank, looks: int, after: int) -> None:
+    """Also where the sidecar has looked once, at the end; a program may synchronize before it ends."""
+    rank.looked_at = 1.8 - STEP * looks
+    repeat(3, rank.collective)
+    repeat(180, rank.iteration)
+    repeat(after, rank.collective)
+    rank.look(final=True)
+    assert len(rank.intervals) == 183 + after
+
+
+def test_a_loop_that_ends_a_short_run_of_collectives_is_not_told(rank: Rank) -> None:
+    rank.looked_at = 10.0
+    for _ in range(40):
+        rank.collective()
+        repeat(3, rank.iteration)
+    repeat(70, rank.iteration)
+    rank.look(final=True)
+    assert len(rank.intervals) == 40
+
+
 @pytest.mark.parametrize("turns", [1, 2, 3, 0])
 def test_of_several_threads_the_one_that_calls_most_has_the_iterations(rank: Rank, turns: int) -> None:
     """turns: calls of a thread before it is another's turn; 0: by chance."""

@@ -126,6 +126,15 @@ class Collectives:
         """Whether they have come often enough since `begin`."""
         return len(self._gaps) == GAPS and max(self._gaps) < MAX_QUIET_SECONDS
 
+    @property
+    def last_ns(self) -> int:
+        """End of the last one that is remembered; 0 if there is none."""
+        return int(self._ends.newest()[-1]) if len(self._ends) else 0
+
+    def between(self, times: Integers) -> int:
+        """Those that are remembered between two times in nanoseconds."""
+        return int(np.diff(np.searchsorted(self._ends.newest(), times))[0])
+
     def are_crowded(self, share: float) -> bool:
         """Whether those that are unread or not durable yet take this share of their table."""
         return self._ring.head - self._ring.tail > share * self._ring.capacity

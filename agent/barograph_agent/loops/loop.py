@@ -38,7 +38,7 @@ from barograph_agent.loops.anchors import (
     loops,
     occurrences,
 )
-from barograph_agent.loops.collectives import MAX_HELD, MAX_POINTS, MAX_QUIET_SECONDS, Collectives, repeats
+from barograph_agent.loops.collectives import GAPS, MAX_HELD, MAX_POINTS, MAX_QUIET_SECONDS, Collectives, repeats
 from barograph_agent.loops.newest import Newest
 from barograph_agent.ring.reader import CALL, RECORD, Records, Ring, Want
 
@@ -65,6 +65,10 @@ AWAY_SECONDS: Final = 2.0
 AWAY_INTERVALS: Final = 4.0
 MISSED_SECONDS: Final = 0.25
 """Time without the anchor from which on calls are written: another anchor has all its iterations since then."""
+MIN_FILLED: Final = 0.5
+"""Share of a run in a loop that was not seen before its end, from which on that has the intervals."""
+MIN_FILLED_SECONDS: Final = 0.1
+"""Such a loop takes as long at least."""
 MIN_DISTANCE_SECONDS: Final = 50e-6
 """Of iterations that are shorter, one record is several."""
 MAX_RECORD_RATE: Final = 250_000.0
@@ -363,17 +367,29 @@ class Loop:
                 return
             self._discard()
             self._ask(Want(generation=self._want.generation))
-        calls = self._calls.newest()
         is_quiet = self._collectives.look(now) >= self._collectives.limit
-        if not self.is_too_fast and (is_quiet or (not self._want.op and self._collectives.are_rare)):
+        may_be = is_quiet or (not self._want.op and (self._collectives.are_rare or self._fills(self._calls.newest())))
+        if not self.is_too_fast and may_be:
             calls, anchor = self._find()
             is_among = anchor is not None and self._outnumbers(calls, anchor)
-            is_it = anchor is not None and (is_among or (is_quiet and lasts(calls, anchor)))
+            is_it = anchor is not None and (is_among or (is_quiet and lasts(calls, anchor)) or self._is_run(anchor))
             if anchor is not None and is_it and not _is_same(anchor, self._want):
                 times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
                 self._end_loop(_spaced(anchor, times), after_ns, is_recorded=False)
                 self.absorbs = self.absorbs or is_among
         self._calls.clear()
+
+    def _fills(self, calls: Records) -> bool:
+        """Whether a run that has ended consists of these for the most part."""
+        begin, end = (int(calls["exit_ns"][at]) if len(calls) else 0 for at in (0, -1))
+        last = max(self.called_ns, self._collectives.last_ns)
+        return end - begin >= max(MIN_FILLED * (last - self.ring.started_ns), MIN_FILLED_SECONDS * 1e9)
+
+    def _is_run(self, anchor: Anchor) -> bool:
+        """Whether a loop is most of a run that was too short to see it, with fewer collectives than would win."""
+        calls = self._calls.newest()
+        calls = calls[occurrences(calls, anchor)]
+        return self._fills(calls) and self._collectives.between(calls["exit_ns"][[0, -1]].astype(np.int64)) < GAPS
 
     def _search(self, now: float, after_ns: int, *, may_return: bool) -> None:
         """Seek an anchor. may_return: whether collectives may still win."""

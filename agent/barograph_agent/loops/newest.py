@@ -23,8 +23,9 @@ class Newest:
     """
 
     def __init__(self, most: int, dtype: npt.DTypeLike) -> None:
-        self._most = most
-        self._rows: npt.NDArray[Any] = np.empty(0, dtype)
+        self._most, self._dtype = most, np.dtype(dtype)
+        # Bytes are moved ten times as fast as fields.
+        self._rows: npt.NDArray[np.void] = np.empty(0, (np.void, self._dtype.itemsize))
         self._begin = self._end = 0
         self.dropped = 0
         """Rows before the first one that is kept, since the last `clear`."""
@@ -41,13 +42,13 @@ class Newest:
             rows = rows[-self._most :]
         if self._end + len(rows) > len(self._rows):
             self._move(len(self) + len(rows))
-        self._rows[self._end : self._end + len(rows)] = rows
+        self._rows[self._end : self._end + len(rows)] = rows.view(self._rows.dtype)
         self._end += len(rows)
 
     def newest(self, most: int | None = None) -> npt.NDArray[Any]:
         """The last rows, so many at most, until others are added."""
         begin = self._begin if most is None else max(self._begin, self._end - most)
-        return self._rows[begin : self._end]
+        return self._rows[begin : self._end].view(self._dtype)
 
     def drop(self, number: int) -> None:
         """Forget the first ones."""
@@ -59,7 +60,7 @@ class Newest:
         self._begin = self._end = self.dropped = 0
 
     def _move(self, needed: int) -> None:
-        kept = self.newest()
+        kept = self._rows[self._begin : self._end]
         room = min(max(2 * needed, MIN_ROOM), max(needed, int(self._most * (1 + SPARE))))
         if room != len(self._rows):
             self._rows = np.empty(room, self._rows.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ HASH: Final = 0x9E37_79B9_7F4A_7C15
 ITERATIONS: Final = 0x8000
 """Added to the site of iterations: those between collectives may end at the same one."""
 
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
 
 class Passes:
     """Counts and times of the intervals of one rank by the token at their end: site, operation and bytes.
@@ -36,13 +39,17 @@ class Passes:
     """
 
     def __init__(self) -> None:
-        self._tokens: dict[int, list[float]] = {}
-        """Of each its count and seconds, and the time of all intervals before its first one and until its last one."""
+        self._tokens = np.empty(0, np.int64)
+        """Those that have come, ascending."""
+        self._rows = np.empty((4, 0))
+        """Counts and seconds of each, and the time of all intervals before its first one and until its last one."""
         self._ends = Newest(MAX_CALLS, CALL)
         self._seconds = 0.0
 
-    def add(self, records: Records, is_iteration: npt.NDArray[np.bool_], seconds: npt.NDArray[np.float64]) -> None:
+    def add(self, records: Records, is_iteration: npt.NDArray[np.bool_], seconds: Floats) -> None:
         """Intervals that end so, in order, and have taken so long."""
+        if not len(records):
+            return
         ends = np.zeros(len(records), CALL)
         ends["exit_ns"], ends["op"] = records["exit_ns"], records["op"]
         ends["site"] = records["site"] + ITERATIONS * is_iteration
@@ -50,16 +57,30 @@ class Passes:
         ends["detail"] = sizes * np.uint64(HASH) >> np.uint64(48)
         self._ends.append(ends)
         until = self._seconds + np.cumsum(seconds)
-        tokens, first, which = np.unique(_tokens(ends), return_index=True, return_inverse=True)
-        last = len(ends) - 1 - np.unique(which[::-1], return_index=True)[1]
-        counts, sums = np.bincount(which), np.bincount(which, seconds)
-        for number, token in enumerate(tokens.tolist()):
-            one = token if token in self._tokens or len(self._tokens) < MAX_TOKENS else token & ~0xFFFF
-            known = self._tokens.setdefault(one, [0, 0.0, until[first[number]] - seconds[first[number]], 0.0])
-            known[0] += int(counts[number])
-            known[1] += sums[number]
-            known[3] = until[last[number]]
-        self._seconds = float(until[-1]) if len(until) else self._seconds
+        which = self._places(_tokens(ends), until - seconds)
+        self._rows[0] += np.bincount(which, minlength=len(self._tokens))
+        self._rows[1] += np.bincount(which, seconds, len(self._tokens))
+        self._rows[3][which] = until  # of equal ones, the last one that is assigned stays
+        self._seconds = float(until[-1])
+
+    def _places(self, tokens: Integers, begins: Floats) -> Integers:
+        """Where these are among all tokens. Those that are new become some. begins: time before each."""
+        new = ~self._are_known(tokens)
+        if new.any():
+            if len(self._tokens) + len(np.unique(tokens[new])) > MAX_TOKENS:
+                tokens = np.where(new, tokens & ~0xFFFF, tokens)
+                new = ~self._are_known(tokens)
+            fresh, first = np.unique(tokens[new], return_index=True)
+            rows = np.zeros((4, len(fresh)))
+            rows[2] = begins[new][first]
+            at = np.searchsorted(self._tokens, fresh)
+            self._tokens, self._rows = np.insert(self._tokens, at, fresh), np.insert(self._rows, at, rows, axis=1)
+        return np.searchsorted(self._tokens, tokens).astype(np.int64)
+
+    def _are_known(self, tokens: Integers) -> npt.NDArray[np.bool_]:
+        at = np.searchsorted(self._tokens, tokens)
+        found: npt.NDArray[np.bool_] = np.append(self._tokens, -1)[at] == tokens
+        return found
 
     def numbers(self) -> list[int]:
         """Passes of the loops, the most first; none if there is none, or each interval is a pass.
@@ -73,37 +94,68 @@ class Passes:
         >>> passes.numbers()
         [100]
         """
-        tokens = np.array(list(self._tokens), np.int64)
-        rows = np.array(list(self._tokens.values())).reshape(-1, 4)
-        sites, which = np.unique(tokens >> 16, return_inverse=True)
-        counts, seconds = (np.bincount(which, rows[:, column], len(sites)) for column in (0, 1))
-        first, last = np.full(len(sites), math.inf), np.zeros(len(sites))
-        np.minimum.at(first, which, rows[:, 2])
-        np.maximum.at(last, which, rows[:, 3])
-        total, loops = counts.sum(), counts > MIN_ITERATIONS
-        spans = (last - first)[loops] >= MIN_SPAN * (last[loops].max(initial=0) - first[loops].min(initial=math.inf))
-        counts, seconds = counts[loops], seconds[loops]
-        same = np.abs(counts - counts[:, None]) <= np.maximum(SAME * counts, EDGE)[:, None]
-        times = np.where(spans, same @ seconds, 0)
-        found = [int(counts[one].max()) for one in same[times >= MIN_TIME * max(seconds.sum(), 1e-9)]]
-        ends = self._ends.newest()
-        if len(sites[loops]):
-            # What comes after the loop that most time ends in is another one.
-            at_most = ends["site"] == int(sites[loops][seconds.argmax()]) >> 16
-            ends = ends[: int(np.flatnonzero(at_most).max(initial=-1)) + 1]
-        if anchor := find(ends):
-            shift = 0 if anchor.match else 16
-            chosen = _tokens(ends[occurrences(ends, anchor._replace(every=1))]) >> shift
-            found.append(int(rows[np.isin(tokens >> shift, chosen), 0].sum()) // anchor.every)
-        known: list[int] = []
+        tokens, rows = self._tokens, self._rows
+        sites = _sites(tokens, rows)
+        total, known = rows[0].sum(), list[int]()
+        found = _by_counts(sites) + _by_calls(tokens, rows[0], _until_most(sites, self._ends.newest()))
         for one in sorted(found, reverse=True):
             if MIN_ITERATIONS < one < (1 - SAME) * total and not (known and one >= (1 - SAME) * known[-1] - EDGE):
                 known.append(one)
         return known[:MAX_LOOPS]
 
 
-def _tokens(ends: Records) -> npt.NDArray[np.int64]:
+class _Sites(NamedTuple):
+    """Sites, with their operations, at which more than MIN_ITERATIONS intervals end."""
+
+    keys: Integers
+    counts: Floats
+    seconds: Floats
+    first: Floats
+    last: Floats
+
+
+def _sites(tokens: Integers, rows: Floats) -> _Sites:
+    """rows: of each token."""
+    keys, which = np.unique(tokens >> 16, return_inverse=True)
+    counts: Floats = np.bincount(which, rows[0], len(keys)).astype(float)
+    seconds: Floats = np.bincount(which, rows[1], len(keys)).astype(float)
+    first, last = np.full(len(keys), math.inf), np.zeros(len(keys))
+    np.minimum.at(first, which, rows[2])
+    np.maximum.at(last, which, rows[3])
+    loops = counts > MIN_ITERATIONS
+    return _Sites(keys[loops], counts[loops], seconds[loops], first[loops], last[loops])
+
+
+def _by_counts(sites: _Sites) -> list[int]:
+    """Counts of sites that come equally often, where these last and much time ends in them."""
+    if not len(sites.keys):
+        return []
+    same = np.abs(sites.counts - sites.counts[:, None]) <= np.maximum(SAME * sites.counts, EDGE)[:, None]
+    lasts = sites.last - sites.first >= MIN_SPAN * (sites.last.max() - sites.first.min())
+    times = np.where(lasts, same @ sites.seconds, 0)
+    return [int(sites.counts[one].max()) for one in same[times >= MIN_TIME * max(sites.seconds.sum(), 1e-9)]]
+
+
+def _until_most(sites: _Sites, ends: Records) -> Records:
+    """These until the last one at the site that most time ends in: what comes after that loop is another one."""
+    if not len(sites.keys):
+        return ends
+    at_most = _tokens(ends) >> 16 == sites.keys[sites.seconds.argmax()]
+    return ends[: int(np.flatnonzero(at_most).max(initial=-1)) + 1]
+
+
+def _by_calls(tokens: Integers, counts: Floats, ends: Records) -> list[int]:
+    """The count of the loop in these ends, found as in calls."""
+    anchor = find(ends)
+    if anchor is None:
+        return []
+    shift = 0 if anchor.match else 16
+    chosen = _tokens(ends[occurrences(ends, anchor._replace(every=1))]) >> shift
+    return [int(counts[np.isin(tokens >> shift, chosen)].sum()) // anchor.every]
+
+
+def _tokens(ends: Records) -> Integers:
     """Site, operation and bytes of each."""
-    found: npt.NDArray[np.int64] = ends["site"].astype(np.int64) << 32
+    found: Integers = ends["site"].astype(np.int64) << 32
     found |= ends["op"].astype(np.int64) << 16 | ends["detail"]
     return found
