@@ -38,7 +38,7 @@ def passes_of(records: Records, *, at_once: int = 7, are_iterations: bool = Fals
     [
         (STEPS, [100]),
         # Set-up, an output after each tenth step, a step that is cut off.
-        ([9, 9, 8, *[one for n in range(10) for one in (*[1, 2, 3] * 10, 7)], 1, 2], [101]),
+        ([9, 9, 8, *[one for n in range(10) for one in (*[1, 2, 3] * 10, 7)], 1, 2], [101, 10]),
         ([4] * 100, []),
         ([], []),
         (list(range(1000)), []),
@@ -57,6 +57,15 @@ def test_a_loop_of_little_time_or_a_short_one_is_not_told() -> None:
     after = [4] * 20
     assert passes_of(ends([*STEPS, *after], [*[1.0] * 300, *[0.01] * 20])) == [100]
     assert passes_of(ends([*STEPS, *[5, 6] * 40])) == [100]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.2, 0.0])
+def test_of_many_loops_in_loops_the_one_around_all_is_told(share: float) -> None:
+    """Time steps of OpenFOAM: corrections of the pressure, a solver for each, and its iterations."""
+    sites = [one for _ in range(20) for one in (*([*[1, 2] * 10, 3, 4] * 3 + [5]) * 3, 6)]
+    seconds = {3: 3.0, 4: 3.0, 5: 10.0, 6: share * 30.0}
+    told = passes_of(ends(sites, [seconds.get(site, 1.0) for site in sites]))
+    assert told == ([1800, 180, 20] if share else [1800, 180, 60])
 
 
 def test_the_steps_around_a_loop_that_most_time_is_in_are_told() -> None:

@@ -17,10 +17,12 @@ SAME: Final = 0.02
 EDGE: Final = 2
 MIN_TIME: Final = 0.1
 """Share of the time in loops that ends at sites of one count, from which on that is one of a loop."""
+MIN_OUTER_TIME: Final = 0.02
+"""The same of the loop around all others: of time steps, most time is in the solvers that they have."""
 MIN_SPAN: Final = 0.5
 """Share of that time from the first to the last of them."""
 MAX_LOOPS: Final = 3
-"""Loops in loops that are told."""
+"""Loops in loops that are told: the inner ones, and the one around all, which is that of time steps."""
 MAX_TOKENS: Final = 8192
 """Tokens that are counted; beyond that, one of each site and operation."""
 HASH: Final = 0x9E37_79B9_7F4A_7C15
@@ -101,7 +103,7 @@ class Passes:
         for one in sorted(found, reverse=True):
             if MIN_ITERATIONS < one < (1 - SAME) * total and not (known and one >= (1 - SAME) * known[-1] - EDGE):
                 known.append(one)
-        return known[:MAX_LOOPS]
+        return known if len(known) <= MAX_LOOPS else [*known[: MAX_LOOPS - 1], known[-1]]
 
 
 class _Sites(NamedTuple):
@@ -132,8 +134,9 @@ def _by_counts(sites: _Sites) -> list[int]:
         return []
     same = np.abs(sites.counts - sites.counts[:, None]) <= np.maximum(SAME * sites.counts, EDGE)[:, None]
     lasts = sites.last - sites.first >= MIN_SPAN * (sites.last.max() - sites.first.min())
-    times = np.where(lasts, same @ sites.seconds, 0)
-    return [int(sites.counts[one].max()) for one in same[times >= MIN_TIME * max(sites.seconds.sum(), 1e-9)]]
+    outermost = same[sites.counts[lasts].argmin()] if lasts.any() else lasts
+    shares = np.where(lasts, same @ sites.seconds, 0) / max(sites.seconds.sum(), 1e-9)
+    return [int(sites.counts[one].max()) for one in same[shares >= np.where(outermost, MIN_OUTER_TIME, MIN_TIME)]]
 
 
 def _until_most(sites: _Sites, ends: Records) -> Records:
