@@ -169,7 +169,7 @@ def missing(evidence: Evidence, workload: str, runs: int, how: str) -> str:
         history = f"not one window of {pace.window_seconds:g} s of the work that {workload} is known for"
     if evidence.windows:
         return history
-    return f"{history}; or {FIRST} windows of repeated work of its own"
+    return f"{history}, and fewer than {FIRST} windows of repeated work of its own"
 
 
 def _by_kernel(cause: Cause, why: str) -> str:
