@@ -34,6 +34,9 @@ class FakeLog:
         self.error: Exception | None = None
         self.offset = 0
         self.registered = self.asked = 0
+        self.over = 0
+        """Reads whose time ends without a row."""
+        self.waiting = False
         self.connections = 1
 
     def close(self) -> None:
@@ -49,7 +52,11 @@ class FakeLog:
             raise self.error
         if max(offsets.values()) > self.offset:
             return max(offsets.values()), {}  # it was asked whether it answers
+        if self.over:
+            self.over -= 1
+            return self.offset, {}
         if not self.rounds:
+            self.waiting = True
             return None
         jobs = self.rounds.pop(0)
         first, self.offset = self.offset + 1, self.offset + len(jobs)
@@ -106,6 +113,18 @@ def test_rounds_of_all_collectors_come_in_turn_and_one_without_an_answer_holds_u
     second.error, second.rounds = None, [["b2"], ["b3"]]
     assert prepared.step() == [["b2"], ["b3"]]
     assert prepared.sources.delivered == {A: {"paces": 0, "blocks": 4}, B: {"blocks": 3}}
+
+
+def test_a_read_whose_time_is_over_is_followed_by_another_one_at_once() -> None:
+    log = FakeLog(A, ["a1"])
+    prepared = Prepared(log)
+    assert prepared.step() == [["a1"]]
+    for _ in range(3):
+        log.over, log.waiting = 1, False
+        assert prepared.step() == []
+        assert log.waiting, "nothing would wake the daemon when a row comes"
+    log.rounds = [["a2"]]
+    assert prepared.step() == [["a2"]]
 
 
 def test_it_begins_with_all_that_answer_soon_and_the_first_must_be_among_them() -> None:

@@ -86,7 +86,11 @@ class FollowedCollector:
     def read(self) -> list[Rows] | None:
         """The next round of new rows; None where there is none yet, or the collector does not answer."""
         # While there are older rows to be read, nothing waits.
-        found = self._read(lambda: self.follower.read(0.0 if self.backfills else WAIT_SECONDS))
+        seconds = 0.0 if self.backfills else WAIT_SECONDS
+        found = self._read(lambda: self.follower.read(seconds))
+        if found == [] and seconds:
+            # Its time is over. The daemon waits for the answer to another one, not for the next cycle.
+            found = self._read(lambda: self.follower.read(seconds))
         if not found or not self.backfills:
             return found or None
         for backfill in self.backfills:
