@@ -69,8 +69,8 @@ def test_too_little_to_judge_by_is_unknown_and_says_what_is_missing():
     assert final["state"] == "unknown"
     assert np.isnan(final["score"])
     expected = (
-        "unknown: 0 healthy runs of lab/app@2x1 in the history, 1 needed, and fewer than 15 windows of repeated work of "
-        "its own"
+        "unknown: 0 healthy runs of lab/app@2x1 in the history, 1 needed, and fewer than 15 windows of repeated work "
+        "of its own"
     )
     assert final["sentence"].startswith(expected)
 
@@ -280,7 +280,9 @@ def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
     scorer.observe("paces", history(simulation)["paces"], 0.0)
     simulation.intervals = 100
     final = judge(scorer, simulation.job())[-1]
-    assert final["sentence"].startswith("unknown: not one window of 1 s of the work that lab/app@2x1 is known for, and fewer than 15 ")
+    assert final["sentence"].startswith(
+        "unknown: not one window of 1 s of the work that lab/app@2x1 is known for, and fewer than 15 "
+    )
 
 
 def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_anew():
