@@ -14,7 +14,6 @@ from barograph_modeler.state import lru
 APPLICATIONS: Final = 10_000
 WORK: Final = "work"
 """The parameter that holds the label of the work."""
-VARIED: Final = ""
 Params = tuple[tuple[str, str], ...]
 THREADS: Final = "threads"
 FOUND: Final = re.compile(rf"((word|input)\d+|stdin)(\.\d+)?|{THREADS}")
@@ -29,8 +28,8 @@ class WorkIndex:
         self._families: OrderedDict[str, Family] = OrderedDict()
         self._first: OrderedDict[str, str] = OrderedDict()
         """The labels of the first works, whose groups have none in their names."""
-        self._numbers: OrderedDict[str, dict[str, str]] = OrderedDict()
-        """By work, numbers that differed within a group, as VARIED."""
+        self._varied: OrderedDict[str, set[str]] = OrderedDict()
+        """By work, numbers that differed within a group."""
 
     def label(self, application: Application, asked: Asked | None, *, learn: bool = True) -> str:
         """The label of a run's work; empty where nothing is known of any. learn: whether the run is remembered."""
@@ -46,15 +45,13 @@ class WorkIndex:
     def vary(self, application: Application, label: str, first: Params, other: Params) -> None:
         """Remember in which numbers the first and another run of a group differ: they do not matter."""
         known, texts = dict(first), dict(other)
-        differ = [name for name in known.keys() & texts.keys() if FOUND.fullmatch(name) and known[name] != texts[name]]
+        differ = {name for name in known.keys() & texts.keys() if FOUND.fullmatch(name) and known[name] != texts[name]}
         if differ:
-            numbers = lru.get(self._numbers, f"{application} {label}", dict[str, str], APPLICATIONS)
-            numbers.update(dict.fromkeys(differ, VARIED))
+            lru.get(self._varied, f"{application} {label}", set[str], APPLICATIONS).update(differ)
 
     def varied(self, application: Application, label: str) -> frozenset[str]:
         """The numbers of a work that have had several values in runs of one group, where they do not matter."""
-        known = self._numbers.get(f"{application} {label}", {})
-        return frozenset(name for name, text in known.items() if text == VARIED)
+        return frozenset(self._varied.get(f"{application} {label}", ()))
 
     def join(self, application: Application, gone: str, into: str) -> None:
         """Take two works for one: in whatever they differ, it does not matter."""

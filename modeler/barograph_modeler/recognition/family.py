@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from barograph_agent.protocol.tables import MAX_NAME
@@ -29,6 +29,8 @@ FEATURES: Final = 10_000
 """Features of an application that are known to have agreed; the oldest are forgotten, files have any names."""
 AGREEMENT: Final = 5
 """A feature matters where runs that differ in it communicate differently so many times as often as they agree."""
+PROOF: Final = FEATURES
+"""What a difference counts that is beyond doubt."""
 DOUBTED: Final = 2
 """So many agreements are taken back by a run that was slow or fast, but not by the first one."""
 PROVEN: Final = 2
@@ -78,8 +80,9 @@ class Relevance:
 
     One that differed, alone or with others, between runs that did the same at the same pace has agreed once; after
     AGREED times it does not matter, unless it has made a difference: runs that differed in it alone, of all features
-    that may matter, did other work. That they communicated differently is weaker evidence: something else that nothing
-    names may be the reason. It counts where it is AGREEMENT times as frequent as agreement.
+    that may matter, did other work. That they only took another time, or communicated differently, is weaker evidence:
+    a disturbance, or something else that nothing names, may be the reason. It counts while agreement is less than
+    AGREEMENT times as frequent, or it is AGREEMENT times as frequent as agreement.
 
     A run that joined a group and was slow may have been disturbed, or have done other work. The values in which it
     differed matter from then on: a run that has one of them again is compared with nothing. Each further such run that
@@ -92,7 +95,8 @@ class Relevance:
         """Features and their values of runs that were slow or fast, the latest last."""
         self.unlike: Counter[str] = Counter()
         """How often runs that differed in it communicated differently."""
-        self.mattered: set[str] = set()
+        self.mattered: Counter[str] = Counter()
+        """How often runs that differed in it took another time; PROOF where they did other work."""
         self.spread = Spread()
         """Of what runs of like work communicate."""
         self.pace = _spread_of_times()
@@ -100,13 +104,13 @@ class Relevance:
 
     def matters(self, features: Iterable[str]) -> frozenset[str]:
         """Those of the features that matter, as far as is known."""
-        return frozenset(
-            one for one in features if one in self.mattered or self.agreed[one] < AGREED or self._is_unlike(one)
-        )
+        return frozenset(one for one in features if self.agreed[one] < AGREED or self.have_mattered([one]))
 
     def have_mattered(self, features: Iterable[str]) -> bool:
         """Whether one of the features is known to matter."""
-        return any(one in self.mattered or self._is_unlike(one) for one in features)
+        return any(
+            AGREEMENT * self.mattered[one] > max(self.agreed[one], 0) or self._is_unlike(one) for one in features
+        )
 
     def _is_unlike(self, feature: str) -> bool:
         return self.unlike[feature] > AGREEMENT * max(self.agreed[feature], 1)
@@ -118,7 +122,7 @@ class Relevance:
 
     def communicate(self, features: Collection[str]) -> None:
         """Runs that differed in these communicated differently."""
-        if TRAFFIC not in self.mattered and len(left := self.matters(features) or features) == 1:
+        if not self.mattered[TRAFFIC] and len(left := self.matters(features) or features) == 1:
             self.unlike.update(left)
             _limit(self.unlike)
 
@@ -140,16 +144,15 @@ class Relevance:
     def decree(self, features: Collection[str], *, matter: bool) -> None:
         """Somebody who knows says whether these matter."""
         for one in features:
-            self.agreed[one], self.unlike[one] = (0 if matter else AGREED), 0
+            self.agreed[one], self.unlike[one], self.mattered[one] = (0, 0, PROOF) if matter else (AGREED, 0, 0)
         self.doubted = OrderedDict((one, None) for one in self.doubted if one[0] not in features)
-        self.mattered = self.mattered | set(features) if matter else self.mattered - set(features)
 
-    def disagree(self, features: Collection[str]) -> None:
-        """Runs did not do the same, which is proven, and these features differed."""
-        if TRAFFIC in self.mattered:
+    def disagree(self, features: Collection[str], *, proven: bool) -> None:
+        """Runs did not do the same, and these features differed. proven: whether more than their time is otherwise."""
+        if self.mattered[TRAFFIC]:
             return  # runs that ask for the same do other work too: it need not be for these features
         if len(left := self.matters(features)) == 1:
-            self.mattered |= left
+            self.mattered.update(dict.fromkeys(left, PROOF if proven else 1))
         elif not left and len(features) == 1:
             self._take_back(features)
 
@@ -190,6 +193,8 @@ class Group:
         """Number of its healthy runs that have ended."""
         self.unproven = 0
         """Sync points of its only run, if that alone says that there is such work: then no run is compared with it."""
+        self.is_other_work = False
+        """Whether its first run did other work than runs that asked for the same."""
         self._spread, self._pace = Spread(spread), Spread(pace or _spread_of_times())
         self._times: deque[RunTime] = deque(maxlen=JOBS)
         """Of the latest healthy runs."""
@@ -240,6 +245,10 @@ class Group:
             return None
         return self._spread.difference(ratios, known.runs)
 
+    def is_as_long_as(self, other: Group) -> bool:
+        """Whether a run of another group had as many sync points as one of these."""
+        return any(self._alike(one) for one in other._times)
+
     def is_apart(self, other: Group, traffic: float) -> bool:
         """Whether the runs of another group communicate and take otherwise: together by more than the tolerance.
 
@@ -281,22 +290,20 @@ class Family:
             return self._decide_unknown()
         if (name := self._requests.get(request)) is not None:
             return Decision(name, "same", f"asks for the same as earlier runs of {name}")
-        nearest: tuple[int, str, frozenset[str]] | None = None
-        for group in reversed(self.groups.values()):
-            for other in group.latest():
-                differ = request.differences(other)
-                left = len(self._relevance.matters(differ))
-                if not left and not self._relevance.are_doubted(differ, request):
-                    # Files that a run has left in the folder are learned not to matter by the runs that followed.
-                    differ |= request.differences(group.latest()[0])
-                    if not differ:
-                        return Decision(group.name, "same", f"asks for the same as earlier runs of {group.name}")
-                    reason = f"differs from {group.name} in {listed(differ)}, not known to matter"
-                    return Decision(group.name, "like", reason, differ)
-                if nearest is None or left < nearest[0]:
-                    nearest = left, group.name, differ
+        groups = list(reversed(self.groups.values()))
+        if like := self._distinct([one for one in groups if self._may_hold(one, request)], request):
+            group = like[0]
+            differ = self._irrelevant(group, request) or frozenset()
+            # Files that a run has left in the folder are learned not to matter by the runs that followed.
+            differ |= request.differences(group.latest()[0])
+            if not differ:
+                return Decision(group.name, "same", f"asks for the same as earlier runs of {group.name}")
+            reason = f"differs from {group.name} in {listed(differ)}, not known to matter"
+            return Decision(group.name, "like", reason, differ)
         name = self.name if self.is_first and not self.groups else self._named(request.label)
-        why = f"; differs from {nearest[1]} in {listed(nearest[2])}" if nearest is not None else ""
+        pairs = [(one.name, request.differences(other)) for one in groups for other in one.latest()]
+        nearest = min(pairs, key=lambda pair: len(self._relevance.matters(pair[1])), default=None)
+        why = f"; differs from {nearest[0]} in {listed(nearest[1])}" if nearest is not None else ""
         return Decision(name, "first", f"first run of this work{why}")
 
     def _decide_unknown(self) -> Decision:
@@ -356,14 +363,16 @@ class Family:
             return None
         mine = self.groups[name]
         others = [one for one in self.groups.values() if one is not mine and self._may_hold(one, request)]
-        others = [one for one in others if list(one.jobs) != [job] and not one.unproven]
+        others = [one for one in others if list(one.jobs) != [job]]
+        is_open = any(one.is_other_work for one in (mine, *others))
         asks, label = f"asks for the same as earlier runs of {name}", request.label if request is not None else UNKNOWN
         found = {one.name: unlike for one in (mine, *others) if (unlike := one.difference(when, signature)) is not None}
-        alike = sorted((one.excess, group) for group, one in found.items() if one.excess <= 1)
+        like = self._distinct([self.groups[one] for one in found if found[one].excess <= 1], request)
+        alike = sorted((found[one.name].excess, one.name) for one in like)
         if len(alike) > 1 and alike[1][0] - alike[0][0] < APART:
             alike, unknown = [], True
         else:
-            unknown = not alike and name not in found and bool(others)
+            unknown = not alike and name not in found and is_open
         if alike:
             nearest = alike[0][1]
             reason = f"asks for the same as earlier runs of {nearest}, and does it"
@@ -381,7 +390,7 @@ class Family:
     @property
     def is_open(self) -> bool:
         """Whether runs of the application that asked for the same are known to have done different work."""
-        return TRAFFIC in self._relevance.mattered
+        return bool(self._relevance.mattered[TRAFFIC])
 
     def separate(
         self, job: str, name: str, request: Request | None, signatures: Mapping[float, Signature], points: int
@@ -398,17 +407,36 @@ class Family:
         decision = Decision(into or self._named(label), "first", f"first run of this work; {asks}", is_alone=True)
         self.move(job, name, decision, request)
         group = self.groups[decision.group]
+        group.is_other_work = True
         group.unproven = 0 if into or self.is_open else points
         group.learn(signatures)
         return decision
 
     def _may_hold(self, group: Group, request: Request | None) -> bool:
         """Whether a run of this request, None if unknown, may belong to a group."""
+        if group.unproven:
+            return False
         if request is None or not group.requests:
             return request is None and not group.requests
-        return request in group.requests or any(
-            not self._relevance.matters(request.differences(one)) for one in group.latest()
-        )
+        return request in group.requests or self._irrelevant(group, request) is not None
+
+    def _irrelevant(self, group: Group, request: Request) -> frozenset[str] | None:
+        """In what a request differs from one of a group of which nothing that differs matters; None without one."""
+        for one in group.latest():
+            differ = request.differences(one)
+            if not self._relevance.matters(differ) and not self._relevance.are_doubted(differ, request):
+                return differ
+        return None
+
+    def _distinct(self, groups: Sequence[Group], request: Request | None) -> list[Group]:
+        """Those of the groups that a run may belong to which are different work.
+
+        Those that were made because of features which are known now not to matter differ by disturbances: of these it
+        is the one that had the request, or else the one with most runs.
+        """
+        alike = [one for one in groups if not one.is_other_work]
+        usual = max(alike, key=lambda one: (request in one.requests, one.healthy, len(one.jobs)), default=None)
+        return [one for one in groups if one.is_other_work or one is usual]
 
     def move(self, job: str, name: str, decision: Decision, request: Request | None) -> None:
         """Move a running job to another group. Its request remains that of both; a group without runs is forgotten."""
@@ -416,6 +444,8 @@ class Family:
         if job in group.jobs:
             group.jobs.remove(job)
         self.add(job, decision.group, request)
+        if decision.how == "first" and not decision.is_alone:
+            self.groups[decision.group].is_other_work = True
         if decision.is_alone and request is not None:
             self._requests[request] = name
         if not group.jobs and not group.traffic:
@@ -436,18 +466,24 @@ class Family:
         is_like: whether the runs of the group of that name do the same at the same pace. None if no group does.
         """
         group = self.groups[name]
+        is_new = group.healthy == 1
         for other in [one for one in reversed(self.groups.values()) if one is not group and one.requests]:
             differ = min((a.differences(b) for a in group.latest() for b in other.latest()), key=len, default=None)
-            if differ is None or "program" in differ or self._relevance.have_mattered(differ):
+            if differ is None or "program" in differ:
                 continue
             excess = group.excess(other)
+            if self._relevance.have_mattered(differ):
+                if is_new and excess <= 1 and is_like(other.name):
+                    self._relevance.agree(differ)
+                    is_new = False
+                continue
             if not differ and excess <= CLOSE and group.is_apart(other, excess):
                 continue
             if excess > 1 and (matters := self._relevance.matters({TRAFFIC})):
                 # That it does not matter is learned from runs which asked for the same.
                 if differ:
                     self._relevance.communicate(differ)
-                if differ or (excess > CLOSE and TRAFFIC in self._relevance.mattered):
+                if differ or (excess > CLOSE and self.is_open):
                     continue
                 if excess > CLOSE:
                     differ = matters
@@ -455,8 +491,8 @@ class Family:
                     continue
             if not is_like(other.name):
                 # Once for each group: the first two runs of other work prove as much as its first hundred.
-                if TRAFFIC in differ or group.healthy == PROVEN:
-                    self._relevance.disagree(differ)
+                if TRAFFIC in differ or (group.healthy == PROVEN and other.healthy >= PROVEN):
+                    self._relevance.disagree(differ, proven=TRAFFIC in differ or not group.is_as_long_as(other))
                 continue
             self._relevance.agree(differ)
             into, gone = (group, other) if group.name == self.name else (other, group)
