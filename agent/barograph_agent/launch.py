@@ -62,7 +62,7 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
         _check_startable(command[0], environment)
         if _wanted(job, settings, environment, out):
             try:
-                guard = SidecarGuard(job, settings, environment)
+                guard = SidecarGuard(command, job, settings, environment)
                 guard.environment |= launching(command)
                 guard.environment |= forwarding(command, guard.environment)
             except (OSError, ValueError) as error:
@@ -114,7 +114,7 @@ class CannotLaunch(Exception):
 class SidecarGuard:
     """Supervises the sidecar of one run: starts it, restarts it when it dies, and reads its report at the end."""
 
-    def __init__(self, job: Job, settings: RunOptions, environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], job: Job, settings: RunOptions, environment: Mapping[str, str]) -> None:
         settings = msgspec.structs.replace(settings, endpoint=places.check_endpoints(settings.endpoint))
         self._environment = dict(environment)
         preload = shim.preload(shim.library(), environment.get("LD_PRELOAD", ""))
@@ -128,9 +128,13 @@ class SidecarGuard:
         features = (rings if own else Path(given)).absolute()
         # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
         ranks = environment.get("BAROGRAPH_RANKS") or "all"
-        fields: dict[str, Any] = {"feature_directory": str(features), "has_companions": ranks == "all"}
+        own_fields: dict[str, Any] = {
+            "feature_directory": str(features),
+            "has_companions": ranks == "all",
+            "command": tuple(command),
+        }
         try:
-            self.plan = begin_run(self.spool, job, rings, settings, **fields)
+            self.plan = begin_run(self.spool, job, rings, settings, **own_fields)
         except OSError:
             shutil.rmtree(self.spool, ignore_errors=True)
             rings.rmdir()

@@ -125,6 +125,50 @@ def indices(collector: Collector, world: int = 0) -> list[int]:
     return [row["first_index"] for row in rows(collector, "blocks") if row["world"] == world]
 
 
+def test_what_was_asked_of_a_run_that_was_not_seen_is_told_by_its_command(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, data, result = tmp_path / "solve", tmp_path / "mesh.txt", tmp_path / "result.txt"
+    for file, text in ((program, "#!/bin/sh\n"), (data, "a mesh"), (result, "a result")):
+        file.write_text(text)
+    program.chmod(0o755)
+    os.utime(data, (NOW - 200, NOW - 200))
+    os.utime(result, (NOW - 60, NOW - 60))  # while it ran
+    monkeypatch.chdir(tmp_path)
+
+    def asked(name: str, *command: str, **changes: Any) -> list[dict[str, Any]]:
+        run = Run(tmp_path, name, collector.endpoint, command=command, has_companions=True, **changes)
+        run.end()
+        watch = run.watch()
+        deliver(watch)
+        watch.close()
+        job = next(row for row in rows(collector, "jobs") if row["job"] == run.job.key)
+        found = [row for row in rows(collector, "works") if row["job"] == run.job.key]
+        assert all(row["ranks"] == job["ranks"] for row in found)
+        return found
+
+    first, again, other, more, alone = (
+        asked(str(number), *command)[0]
+        for number, command in enumerate(
+            [
+                ["mpiexec", "-n", "4", "./solve", "mesh.txt", "result.txt"],
+                ["mpiexec", "-n", "4", "./solve", "mesh.txt", "result.txt"],
+                ["mpiexec", "-n", "4", "./solve", "mesh.txt", "--fine"],
+                ["mpiexec", "-n", "8", "./solve", "mesh.txt", "result.txt"],
+                ["./solve", "mesh.txt"],
+            ]
+        )
+    )
+    assert [row["ranks"] for row in (first, other, more, alone)] == [4, 4, 8, 0]
+    same = ("program", "script", "words", "inputs")
+    assert [first[name] for name in same] == [again[name] for name in same] == [more[name] for name in same]
+    assert (first["words"] != other["words"], first["inputs"]) == (True, other["inputs"])
+    assert len(msgspec.json.decode(first["inputs"])) == 1, "what it writes is no input"
+    assert asked("orphan", "./solve", "mesh.txt", launcher=2**22 + 1) == []
+    monkeypatch.setenv("BAROGRAPH_WORK", "none")
+    assert asked("private", "./solve", "mesh.txt") == []
+
+
 def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Collector) -> None:
     shim = run.ring()
     watch = run.watch(collector.endpoint)

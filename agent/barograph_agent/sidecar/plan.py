@@ -82,6 +82,9 @@ class RunPlan(msgspec.Struct, frozen=True):
     """Programs of the run whose sidecar on this node has ended."""
     collectors: str = ""
     """All collectors, for spools of other runs; empty for `endpoint` alone."""
+    command: tuple[str, ...] = ()
+    """The words of the command, which tell what was asked for where no process of it can be seen. They are not sent to
+    other nodes."""
 
     def launcher_lives(self, processes: Processes) -> bool:
         """True while the process that started the run exists, and where that cannot be told."""
@@ -166,7 +169,7 @@ def begin_run(
 
 def encode(plan: RunPlan) -> str:
     """The plan as text, for RUN_VARIABLE."""
-    return msgspec.json.encode(plan).decode()
+    return msgspec.json.encode(msgspec.structs.replace(plan, command=())).decode()
 
 
 def decode(text: str) -> RunPlan:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import resource
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from barograph_agent.system.system import SYSTEM, System
 from barograph_agent.work import investigation
 from barograph_agent.work.command import script_of
 from barograph_agent.work.inquiry import Inquiry
+from barograph_agent.work.planned import Launcher, PlannedCommand, investigate_ended, parse_planned
 
 VERDICT_POLL_SECONDS = 0.2
 """Most time between two reads of it; the first ones follow each other faster."""
@@ -388,6 +390,7 @@ class Watch:
         return self.plan.earlier.ranks or next((one.ranks for one in self._ring_set.worlds().values()), 0)
 
     def _append_run(self, end: CommandEnd) -> None:
+        self._append_command()
         self._append_job(final=True)
         self._append_features(final=True)
         self._append_pressures(final=True)
@@ -468,22 +471,51 @@ class Watch:
         if self._inquiry is None and (self._ring_set.has_first_rank or has_waited):
             self._inquiry = self._inquire(*first)
         if self._inquiry is not None and (columns := self._inquiry.columns(final=final)):
-            ranks, nodes = self._state.progress.ranks, self._nodes
-            own = {"ranks": ranks, "nodes": nodes, "ranks_per_node": -(-ranks // max(nodes, 1))}
-            self._append("works", 1, own | columns)
-            self._state.asked = True
+            self._append_evidence(columns)
+
+    def _append_evidence(self, columns: dict[str, Any]) -> None:
+        ranks, nodes = self._told_ranks, self._nodes
+        own = {"ranks": ranks, "nodes": nodes, "ranks_per_node": -(-ranks // max(nodes, 1))}
+        self._append("works", 1, own | columns)
+        self._state.asked = True
+
+    def _append_command(self) -> None:
+        """Append the row of `works` of a run that has ended and was not seen: its command tells what was asked for."""
+        if self._state.asked or self._work == "none" or (command := self._command) is None:
+            return
+        launcher = Launcher(self.plan.launcher, self.plan.started_at)
+        ask = partial(investigate_ended, command, launcher, self._environment, self._rules, self._system)
+        self._append_evidence(Inquiry(self._system, ask).columns(final=True))
 
     def _inquire(self, pid: int, program: str) -> Inquiry:
-        system, salt = self._system, self._environment.get("BAROGRAPH_SALT")
+        system = self._system
         subject = investigation.Subject(pid, program, lambda one: self.plan.has(one, system.processes))
-        rules = investigation.WorkRules(
+        return Inquiry(system, partial(investigation.investigate, subject, self._rules, system))
+
+    @property
+    def _rules(self) -> investigation.WorkRules:
+        salt = self._environment.get("BAROGRAPH_SALT")
+        return investigation.WorkRules(
             self.plan.job.cluster,
             Path(salt) if salt else None,
             self.directory.parent / DIGESTS,
             plain=self._work == "plain",
             numbers=self._work in ("numbers", "plain"),
         )
-        return Inquiry(system, lambda deadline: investigation.investigate(subject, rules, system, deadline))
+
+    @cached_property
+    def _command(self) -> PlannedCommand | None:
+        """What the launcher of a run that has ended had started, while it lives, if no rank was seen on any node."""
+        unseen = self._ring_set.first is None and not self._state.others.has_first
+        if not unseen or not self.plan.command or not self.plan.launcher_lives(self._system.processes):
+            return None
+        return parse_planned(self.plan.command, self._environment)
+
+    @property
+    def _told_ranks(self) -> int:
+        """Ranks of the run; of one that was not seen those that a launcher was told to start, 0 without one."""
+        told = None if self._ring_set.known or self._command is None else self._command.ranks
+        return told if told is not None and told > 1 else self._state.progress.ranks
 
     def _append_job(self, *, final: bool = False) -> None:
         """Append the row of `jobs`, once per run and by one of its sidecars. final: if no other has done it."""
@@ -500,7 +532,7 @@ class Watch:
         except RulesError as error:
             job = job.named_by(progress.program)
             self._note(str(error))
-        self._append("jobs", 1, job.row(progress.ranks, self._nodes, self.plan.started_at))
+        self._append("jobs", 1, job.row(self._told_ranks, self._nodes, self.plan.started_at))
         self._state.announced = True
 
     def _append(self, table: str, rows: int, values: dict[str, Any], intervals: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""A command that has not been started, as if it were the process of rank 0."""
+"""A command without a process that can be seen, as if it were the process of rank 0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,6 +22,13 @@ SECONDS: Final = 5.0
 FUTURE_SECONDS: Final = 86_400.0
 """No file was changed since the command began."""
 _SHEBANG_BYTES: Final = 256
+
+
+class Launcher(NamedTuple):
+    """A process that has started a command, at a time in Unix seconds, in its own folder and with its own input."""
+
+    pid: int
+    started_at: float
 
 
 class PlannedCommand(NamedTuple):
@@ -63,15 +70,33 @@ def evidence_of(
     command: PlannedCommand, environment: Mapping[str, str], rules: WorkRules, system: System
 ) -> WorkEvidence:
     """What would be known of rank 0 of a command that is started now, in this folder."""
-    processes = _PlannedProcess(command, environment, system.clock.since_boot() + FUTURE_SECONDS)
-    subject = Subject(0, command.program)
-    steps = investigate(subject, rules, system._replace(processes=processes), system.clock.monotonic() + SECONDS)
+    processes = _PlannedProcess(command, environment, "self", system.clock.since_boot() + FUTURE_SECONDS)
+    deadline = system.clock.monotonic() + SECONDS
+    steps = investigate(Subject(0, command.program), rules, system._replace(processes=processes), deadline)
     return deque(steps, maxlen=1).pop()
 
 
+def investigate_ended(
+    command: PlannedCommand,
+    launcher: Launcher,
+    environment: Mapping[str, str],
+    rules: WorkRules,
+    system: System,
+    deadline: float,
+) -> Iterator[WorkEvidence]:
+    """What is known of a command whose processes have ended and were not seen, as `investigate`."""
+    born = system.clock.since_boot() - (system.clock.now() - launcher.started_at)
+    processes = _PlannedProcess(command, environment, str(launcher.pid), born)
+    return investigate(Subject(0, command.program), rules, system._replace(processes=processes), deadline)
+
+
 class _PlannedProcess(Processes):
-    def __init__(self, command: PlannedCommand, environment: Mapping[str, str], born_seconds: float) -> None:
+    def __init__(
+        self, command: PlannedCommand, environment: Mapping[str, str], parent: str, born_seconds: float
+    ) -> None:
+        """parent: the process in /proc whose folder and standard input it has."""
         super().__init__()
+        self._parent = parent
         self._command = command
         self._environment = dict(environment)
         self._born = round(born_seconds * os.sysconf("SC_CLK_TCK"))
@@ -91,8 +116,8 @@ class _PlannedProcess(Processes):
         return b"".join(os.fsencode(word) + b"\0" for word in self._command.arguments)[:most]
 
     def place(self, pid: int, name: str) -> Path:
-        places = {"exe": Path(self._command.program), "cwd": Path.cwd(), "root": Path("/")}
-        return places.get(name, Path("/proc/self") / name)
+        places = {"exe": Path(self._command.program), "root": Path("/")}
+        return places.get(name, Path("/proc") / self._parent / name)
 
 
 def _interpreted(program: str, arguments: list[str], path: str) -> tuple[str, list[str]]:
