@@ -57,6 +57,16 @@ def test_a_master_has_the_same_anchor_however_many_tasks_have_ended() -> None:
     assert found == {Anchor(NUMBERS["Recv"], 3)}
 
 
+def test_tags_that_are_counted_up_tell_no_messages_apart() -> None:
+    """Those of minisweep's blocks: each tag comes for a while, with two ranks in turn."""
+    calls: list[Call] = []
+    for block in range(640):
+        calls += [(1, "Isend", 0, block // 16 * 2 + block % 2), (2, "Waitall", 0, 0), (3, "Waitall", 0, 0)]
+    found = anchors.find(records(calls))
+    assert found is not None
+    assert len(anchors.occurrences(records(calls), found)) == 640
+
+
 @pytest.mark.parametrize("each", [10, 12, 24, 36])
 def test_a_task_is_an_iteration_where_a_master_tests_for_answers_and_waits_for_the_last_ones(each: int) -> None:
     """It deals out a list of tasks to three workers, waits for all answers, and begins the next list."""

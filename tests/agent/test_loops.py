@@ -215,6 +215,19 @@ def test_iterations_between_many_collectives_are_told_after_a_few_seconds(rank: 
     assert len(rank.intervals) == pytest.approx(300, abs=3)
 
 
+def test_passes_of_the_loop_around_iterations_are_told(rank: Rank) -> None:
+    """A sweep of a transport program is many messages, then a sum and a maximum: sweeps are what it reports."""
+    sites = (rank.sites[3], rank.shim.site(0x50))
+    for _ in range(40):
+        repeat(30, rank.iteration)
+        for site in sites:
+            rank.pass_time(0.0001)
+            rank.shim.put(rank.now_ns, site)
+    rank.look(final=True)
+    assert len(rank.intervals) == pytest.approx(1200, abs=4)
+    assert rank.rings.passes() == [pytest.approx(1200, abs=4), 40]
+
+
 def test_a_collective_after_the_first_iterations_is_read_with_these(rank: Rank) -> None:
     """A program begins to take the time after some iterations."""
     repeat(10, rank.iteration)

@@ -71,6 +71,8 @@ SAME_PEAK: Final = 0.05
 """Lags whose matches are within this share of the best one beside them are as good."""
 MAX_ORDER: Final = 64
 """Longest order of the calls of one site."""
+MAX_VALUES: Final = 4
+"""Values in such an order, in multiples of its length."""
 FROM_ANY: Final = ("Waitany", "Waitsome", "Testany", "Testsome")
 FROM_ONE: Final = ("Recv", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe")
 """Operations after which a master answers the worker that was first; the latter if their source is any."""
@@ -292,10 +294,12 @@ def _distinct(values: Integers, limit: int) -> Integers:
 
 
 def _is_ordered(values: Integers) -> bool:
-    """Whether values follow each other in a fixed order, of two at least."""
+    """Whether values follow each other in a fixed order, of two at least. Not of many that come for a while each: tags
+    that are counted up."""
     if len(np.unique(values[: MAX_ORDER + 1])) < 2:
         return False
-    lags = range(2, min(MAX_ORDER, len(values) // 3) + 1)
+    least = max(len(np.unique(values)) // MAX_VALUES, 2)
+    lags = range(least, min(MAX_ORDER, len(values) // 3) + 1)
     return any((values[lag:] == values[:-lag]).mean() >= MIN_MATCH for lag in lags)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from pathlib import Path
 from typing import Any, Final
@@ -115,6 +116,9 @@ class IntervalReader:
         self._classes = ClassIds(ring)
         self.passes: Passes | None = None
         """Of the program's loop; None if another sidecar has read its begin."""
+        self._around: Passes | None = None
+        """The same of collectives, once some of them were no ends of intervals, and the end of the last of these."""
+        self._around_ns = 0
         if not (cursor.position or cursor.iteration_position or cursor.recalled):
             cursor.last_exit_ns = ring.started_ns
             self.passes = Passes()
@@ -164,6 +168,20 @@ class IntervalReader:
             cursor.recalled -= index - cursor.iteration_index
             cursor.iteration_position, cursor.iteration_index = until, index
 
+    def loops(self) -> list[int]:
+        """Passes of the program's loops; none if not known."""
+        return self.passes.numbers(self._around) if self.passes is not None else []
+
+    def _count_around(self, collectives: Records, *, absorbs: bool) -> None:
+        """Count collectives of the loop around the iterations between them."""
+        if self._around is None and absorbs and self.passes is not None:
+            self._around, self._around_ns = copy.deepcopy(self.passes), self.cursor.last_exit_ns
+        if self._around is not None and len(collectives):
+            ends = collectives["exit_ns"].astype(np.int64)
+            seconds = np.diff(ends, prepend=self._around_ns) * 1e-9
+            self._around.add(collectives, np.zeros(len(ends), bool), seconds)
+            self._around_ns = int(ends[-1])
+
     @property
     def _offset_ns(self) -> int:
         return self.ring.started_unix_ns - self.ring.started_ns
@@ -203,6 +221,7 @@ class IntervalReader:
         cursor.last_index = int(collectives[-1])
         cursor.absorbed += int((~kept).sum())
         last = int(others[-1])
+        self._count_around(records[~is_iteration], absorbs=absorbs)
         records, is_iteration, counts, index = records[kept], is_iteration[kept], counts[kept], index[kept]
         if not len(records):
             return None, {}

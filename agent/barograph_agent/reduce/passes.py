@@ -28,6 +28,8 @@ MAX_TOKENS: Final = 8192
 HASH: Final = 0x9E37_79B9_7F4A_7C15
 ITERATIONS: Final = 0x8000
 """Added to the site of iterations: those between collectives may end at the same one."""
+FIRST_ITERATION: Final = ITERATIONS << 32
+"""Tokens of iterations are not below it."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -84,10 +86,11 @@ class Passes:
         found: npt.NDArray[np.bool_] = np.append(self._tokens, -1)[at] == tokens
         return found
 
-    def numbers(self) -> list[int]:
+    def numbers(self, around: Passes | None = None) -> list[int]:
         """Passes of the loops, the most first; none if there is none, or each interval is a pass.
 
         Of loops in loops those that last and that much time ends in, and the one that is told as from calls.
+        around: the same of all collectives, where those between iterations are no ends of intervals.
 
         >>> passes = Passes()
         >>> records = np.zeros(301, [("exit_ns", "u8"), ("site", "u4"), ("op", "u2"), ("bytes", "u8")])
@@ -96,14 +99,21 @@ class Passes:
         >>> passes.numbers()
         [100]
         """
-        tokens, rows = self._tokens, self._rows
-        sites = _sites(tokens, rows)
-        total, known = rows[0].sum(), list[int]()
-        found = _by_counts(sites) + _by_calls(tokens, rows[0], _until_most(sites, self._ends.newest()))
+        limit, found = (1 - SAME) * self._rows[0].sum(), self._found(self._tokens >= 0)
+        if around is not None and (others := around._found(around._tokens < FIRST_ITERATION)):
+            limit, found = math.inf, [int(self._rows[0, self._tokens >= FIRST_ITERATION].sum()), *others]
+        known: list[int] = []
         for one in sorted(found, reverse=True):
-            if MIN_ITERATIONS < one < (1 - SAME) * total and not (known and one >= (1 - SAME) * known[-1] - EDGE):
+            if MIN_ITERATIONS < one < limit and not (known and one >= (1 - SAME) * known[-1] - EDGE):
                 known.append(one)
         return known if len(known) <= MAX_LOOPS else [*known[: MAX_LOOPS - 1], known[-1]]
+
+    def _found(self, kept: npt.NDArray[np.bool_]) -> list[int]:
+        """Passes of the loops of these tokens."""
+        tokens, rows, ends = self._tokens[kept], self._rows[:, kept], self._ends.newest()
+        sites = _sites(tokens, rows)
+        ends = ends[np.isin(_tokens(ends) >> 16, tokens >> 16)]
+        return _by_counts(sites) + _by_calls(tokens, rows[0], _until_most(sites, ends))
 
 
 class _Sites(NamedTuple):

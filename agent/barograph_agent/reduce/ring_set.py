@@ -230,7 +230,7 @@ class RingSet:
     def passes(self) -> list[int]:
         """Passes of the program's loops, by the intervals of its only world; none of several, or if not known."""
         found = [self._readers.get(name) for name, one in self.progress.cursors.items() if one.rank == 0]
-        return found[0].passes.numbers() if len(found) == 1 and found[0] and found[0].passes else []
+        return found[0].loops() if len(found) == 1 and found[0] else []
 
     def _counted_of(self, name: str, cursor: Cursor) -> tuple[int, int]:
         # Of a ring that became unreadable only the counts of its cursor are known.
