@@ -228,6 +228,21 @@ def test_passes_of_the_loop_around_iterations_are_told(rank: Rank) -> None:
     assert rank.rings.passes() == [pytest.approx(1200, abs=4), 40]
 
 
+@pytest.mark.parametrize("delay", [0, 2, 10])
+def test_steps_of_which_some_have_a_check_are_counted(rank: Rank, delay: int) -> None:
+    """LAMMPS tests in each step whether an atom has gone far, but not in the ten after one had."""
+    rng, steps = np.random.default_rng(1), 0
+    for _ in range(20):
+        repeat(delay, rank.iteration)
+        checks = int(rng.integers(5, 30))
+        for _ in range(checks):
+            rank.iteration()
+            rank.collective(0.0001)
+        steps += delay + checks
+    rank.look(final=True)
+    assert rank.rings.passes() == ([steps, steps - 20 * delay] if delay == 10 else [])
+
+
 def test_a_collective_after_the_first_iterations_is_read_with_these(rank: Rank) -> None:
     """A program begins to take the time after some iterations."""
     repeat(10, rank.iteration)

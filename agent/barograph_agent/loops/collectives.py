@@ -43,6 +43,8 @@ MIN_RATIO: Final = 2.0
 """Iterations for each collective, from which on they are many."""
 MIN_IN_ROUNDS: Final = 0.85
 """Share of the iterations that are in rounds of more than MIN_ITERATIONS: another solver may come first."""
+MIN_CHECKED: Final = 0.1
+"""Share of the iterations with a collective each, and of those without."""
 MIN_REGULAR: Final = 0.5
 """Median time of iterations between collectives, as a share of their mean: those on coarser grids are shorter."""
 MIN_SAME: Final = 3
@@ -242,6 +244,10 @@ class Collectives:
         """Whether iterations that end at these times outnumber those that are remembered."""
         return outnumber(times, self._ends.newest())
 
+    def are_checks(self, times: Integers) -> bool:
+        """Whether iterations that end at these times have those that are remembered, but not all."""
+        return are_checked(times, self._ends.newest())
+
     def forget(self) -> None:
         """Forget when they ended."""
         self._ends.clear()
@@ -262,6 +268,20 @@ def outnumber(times: Integers, points: Integers) -> bool:
         return False
     newest = [found[-max(int(share * len(found)), MIN_ROUNDS)] for share in SHARES]
     return any(_are_many(times[numbers >= first], numbers[numbers >= first], len(points)) for first in newest)
+
+
+def are_checked(times: Integers, points: Integers) -> bool:
+    """Whether each of many iterations that end at these times has one of these collectives, or several together, and
+    there are many between two again and again: a program tests in each step whether there is more to do, but not soon
+    after it had.
+
+    times, points: nanoseconds, ascending.
+    """
+    numbers = np.searchsorted(points, times)
+    counts = np.unique(numbers[(numbers > 0) & (numbers < len(points))], return_counts=True)[1]
+    single, long = counts[counts == 1].sum(), counts[counts > MIN_ITERATIONS]
+    enough = len(long) >= MIN_ROUNDS and min(single, long.sum()) >= MIN_CHECKED * counts.sum()
+    return bool(enough and single + long.sum() >= MIN_IN_ROUNDS * counts.sum())
 
 
 def _are_many(times: Integers, numbers: Integers, end: int) -> bool:

@@ -110,6 +110,8 @@ class Loop:
         """End of the newest call that was read, by the ring's clock: who calls MPI is not silent."""
         self.has_searched = False
         """Whether the last step has searched."""
+        self.checked = 0
+        """Iterations of a run that has ended, if only some of them have a collective that is the end of an interval."""
         self.is_too_fast = False
         """Whether there are no iterations because recording them would take more than 1 % of a core."""
         wanted = ring.wanted
@@ -377,7 +379,16 @@ class Loop:
                 times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
                 self._end_loop(_spaced(anchor, times), after_ns, is_recorded=False)
                 self.absorbs = self.absorbs or is_among
+            elif anchor is not None:
+                self._count_checked(anchor)
         self._calls.clear()
+
+    def _count_checked(self, anchor: Anchor) -> None:
+        """Count iterations of this anchor, if all calls of the run are known."""
+        calls = self._calls.newest()
+        times = calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64)
+        if len(calls) == self._position and self._fills(calls) and self._collectives.are_checks(times):
+            self.checked = len(times)
 
     def _fills(self, calls: Records) -> bool:
         """Whether a run that has ended consists of these for the most part."""

@@ -168,9 +168,9 @@ class IntervalReader:
             cursor.recalled -= index - cursor.iteration_index
             cursor.iteration_position, cursor.iteration_index = until, index
 
-    def loops(self) -> list[int]:
-        """Passes of the program's loops; none if not known."""
-        return self.passes.numbers(self._around) if self.passes is not None else []
+    def loops(self, checked: int) -> list[int]:
+        """Passes of the program's loops; none if not known. checked: iterations of which only some end an interval."""
+        return self.passes.numbers(self._around, checked) if self.passes is not None else []
 
     def _count_around(self, collectives: Records, *, absorbs: bool) -> None:
         """Count collectives of the loop around the iterations between them."""

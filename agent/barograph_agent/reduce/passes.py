@@ -86,11 +86,12 @@ class Passes:
         found: npt.NDArray[np.bool_] = np.append(self._tokens, -1)[at] == tokens
         return found
 
-    def numbers(self, around: Passes | None = None) -> list[int]:
+    def numbers(self, around: Passes | None = None, checked: int = 0) -> list[int]:
         """Passes of the loops, the most first; none if there is none, or each interval is a pass.
 
         Of loops in loops those that last and that much time ends in, and the one that is told as from calls.
-        around: the same of all collectives, where those between iterations are no ends of intervals.
+        around: the same of all collectives, where those between iterations are no ends of intervals. checked:
+        iterations, where collectives that some of them have are the ends.
 
         >>> passes = Passes()
         >>> records = np.zeros(301, [("exit_ns", "u8"), ("site", "u4"), ("op", "u2"), ("bytes", "u8")])
@@ -102,6 +103,8 @@ class Passes:
         limit, found = (1 - SAME) * self._rows[0].sum(), self._found(self._tokens >= 0)
         if around is not None and (others := around._found(around._tokens < FIRST_ITERATION)):
             limit, found = math.inf, [int(self._rows[0, self._tokens >= FIRST_ITERATION].sum()), *others]
+        if checked:
+            limit, found = math.inf, [checked, *found]
         known: list[int] = []
         for one in sorted(found, reverse=True):
             if MIN_ITERATIONS < one < limit and not (known and one >= (1 - SAME) * known[-1] - EDGE):

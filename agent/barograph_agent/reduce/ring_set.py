@@ -229,8 +229,9 @@ class RingSet:
 
     def passes(self) -> list[int]:
         """Passes of the program's loops, by the intervals of its only world; none of several, or if not known."""
-        found = [self._readers.get(name) for name, one in self.progress.cursors.items() if one.rank == 0]
-        return found[0].loops() if len(found) == 1 and found[0] else []
+        names = [name for name, cursor in self.progress.cursors.items() if cursor.rank == 0]
+        reader = self._readers.get(names[0]) if len(names) == 1 else None
+        return reader.loops(self._loops[names[0]].checked) if reader else []
 
     def _counted_of(self, name: str, cursor: Cursor) -> tuple[int, int]:
         # Of a ring that became unreadable only the counts of its cursor are known.
