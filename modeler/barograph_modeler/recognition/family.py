@@ -29,6 +29,8 @@ FEATURES: Final = 10_000
 """Features of an application that are known to have agreed; the oldest are forgotten, files have any names."""
 AGREEMENT: Final = 5
 """A feature matters where runs that differ in it communicate differently so many times as often as they agree."""
+OUTWEIGHED: Final = 2
+"""A feature that has mattered by time alone ceases to when it agrees more than so many times as often."""
 PROOF: Final = FEATURES
 """What a difference counts that is beyond doubt."""
 DOUBTED: Final = 2
@@ -81,8 +83,8 @@ class Relevance:
     One that differed, alone or with others, between runs that did the same at the same pace has agreed once; after
     AGREED times it does not matter, unless it has made a difference: runs that differed in it alone, of all features
     that may matter, did other work. That they only took another time, or communicated differently, is weaker evidence:
-    a disturbance, or something else that nothing names, may be the reason. It counts while agreement is less than
-    AGREEMENT times as frequent, or it is AGREEMENT times as frequent as agreement.
+    a disturbance, or something else that nothing names, may be the reason. Of time it counts until agreement is more
+    than OUTWEIGHED times as frequent, of traffic where it is AGREEMENT times as frequent as agreement.
 
     A run that joined a group and was slow may have been disturbed, or have done other work. The values in which it
     differed matter from then on: a run that has one of them again is compared with nothing. Each further such run that
@@ -109,7 +111,7 @@ class Relevance:
     def have_mattered(self, features: Iterable[str]) -> bool:
         """Whether one of the features is known to matter."""
         return any(
-            AGREEMENT * self.mattered[one] > max(self.agreed[one], 0) or self._is_unlike(one) for one in features
+            OUTWEIGHED * self.mattered[one] >= max(self.agreed[one], 1) or self._is_unlike(one) for one in features
         )
 
     def _is_unlike(self, feature: str) -> bool:
@@ -155,6 +157,11 @@ class Relevance:
             self.mattered.update(dict.fromkeys(left, PROOF if proven else 1))
         elif not left and len(features) == 1:
             self._take_back(features)
+
+    def weigh(self, features: Collection[str], *, alike: bool) -> None:
+        """A new group and the latest that differs in these, of which one has mattered, are alike or not."""
+        if len(left := self.matters(features)) == 1 and not any(map(self._is_unlike, left)):
+            (self.agreed if alike else self.mattered).update(left)
 
 
 def _limit(counts: Counter[str]) -> None:
@@ -245,9 +252,11 @@ class Group:
             return None
         return self._spread.difference(ratios, known.runs)
 
-    def is_as_long_as(self, other: Group) -> bool:
-        """Whether a run of another group had as many sync points as one of these."""
-        return any(self._alike(one) for one in other._times)
+    def has_other_length(self, other: Group) -> bool:
+        """Whether its latest run had another number of sync points than all of another group, as far as is known."""
+        if not (self._times and other._times):
+            return False
+        return not any(_are_equal(one.points, self._times[-1].points) for one in other._times)
 
     def is_apart(self, other: Group, traffic: float) -> bool:
         """Whether the runs of another group communicate and take otherwise: together by more than the tolerance.
@@ -364,7 +373,7 @@ class Family:
         mine = self.groups[name]
         others = [one for one in self.groups.values() if one is not mine and self._may_hold(one, request)]
         others = [one for one in others if list(one.jobs) != [job]]
-        is_open = any(one.is_other_work for one in (mine, *others))
+        is_open = len(self._distinct([mine, *others], request)) > 1
         asks, label = f"asks for the same as earlier runs of {name}", request.label if request is not None else UNKNOWN
         found = {one.name: unlike for one in (mine, *others) if (unlike := one.difference(when, signature)) is not None}
         like = self._distinct([self.groups[one] for one in found if found[one].excess <= 1], request)
@@ -431,12 +440,12 @@ class Family:
     def _distinct(self, groups: Sequence[Group], request: Request | None) -> list[Group]:
         """Those of the groups that a run may belong to which are different work.
 
-        Those that were made because of features which are known now not to matter differ by disturbances: of these it
-        is the one that had the request, or else the one with most runs.
+        Those as long that were made because of features which are known now not to matter differ by disturbances: of
+        these it is the one that had the request, or else the one with most runs.
         """
         alike = [one for one in groups if not one.is_other_work]
         usual = max(alike, key=lambda one: (request in one.requests, one.healthy, len(one.jobs)), default=None)
-        return [one for one in groups if one.is_other_work or one is usual]
+        return [one for one in groups if one is usual or one.is_other_work or (usual and one.has_other_length(usual))]
 
     def move(self, job: str, name: str, decision: Decision, request: Request | None) -> None:
         """Move a running job to another group. Its request remains that of both; a group without runs is forgotten."""
@@ -473,8 +482,8 @@ class Family:
                 continue
             excess = group.excess(other)
             if self._relevance.have_mattered(differ):
-                if is_new and excess <= 1 and is_like(other.name):
-                    self._relevance.agree(differ)
+                if is_new:
+                    self._relevance.weigh(differ, alike=excess <= 1 and is_like(other.name))
                     is_new = False
                 continue
             if not differ and excess <= CLOSE and group.is_apart(other, excess):
@@ -492,7 +501,7 @@ class Family:
             if not is_like(other.name):
                 # Once for each group: the first two runs of other work prove as much as its first hundred.
                 if TRAFFIC in differ or (group.healthy == PROVEN and other.healthy >= PROVEN):
-                    self._relevance.disagree(differ, proven=TRAFFIC in differ or not group.is_as_long_as(other))
+                    self._relevance.disagree(differ, proven=TRAFFIC in differ or group.has_other_length(other))
                 continue
             self._relevance.agree(differ)
             into, gone = (group, other) if group.name == self.name else (other, group)

@@ -13,9 +13,9 @@ from barograph_agent.protocol import wire
 from barograph_collector.storage import messages
 from barograph_modeler.recognition import recognizer
 from barograph_modeler.recognition.family import (
-    AGREEMENT,
     FEATURES,
     GROUPS,
+    OUTWEIGHED,
     REQUESTS,
     TRAFFIC,
     Family,
@@ -297,7 +297,7 @@ def request_of(*words: str) -> Request:
     return found
 
 
-@pytest.mark.parametrize(("proven", "agreements"), [(True, 100), (False, AGREEMENT - 1)])
+@pytest.mark.parametrize(("proven", "agreements"), [(True, 100), (False, OUTWEIGHED)])
 def test_a_feature_that_has_mattered_once_matters_for_ever_unless_by_time_alone_and_outweighed(proven, agreements):
     relevance = Relevance()
     relevance.agree({"word 1", "word 2"})
@@ -728,6 +728,13 @@ def test_a_run_that_was_disturbed_while_a_file_changed_is_no_work_that_later_run
     site.tell(traffic(last, 3.1))
     site.end(last, score=5.0)
     assert {site.assignments[last["jobs"]["job"][0]]["workload"], ran(site, in_folder(10))["workload"]} == groups
+
+
+def test_groups_of_which_one_has_more_intervals_are_works_that_a_run_is_told_from():
+    site = Site()
+    assert ran(site, in_folder(0), intervals=12000)["how"] == "first"
+    assert [ran(site, in_folder(n))["how"] for n in range(1, 4)] == ["first"] * 3
+    assert ran(site, in_folder(4))["reason"].startswith("judged by itself")
 
 
 def test_works_of_one_request_are_told_apart_by_traffic_though_a_file_changes_in_every_run():
