@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from barograph_agent.loops import loop
 from barograph_agent.loops.loop import Loop
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import Ring, Want
@@ -228,9 +229,13 @@ def test_passes_of_the_loop_around_iterations_are_told(rank: Rank) -> None:
     assert rank.rings.passes() == [pytest.approx(1200, abs=4), 40]
 
 
+@pytest.mark.parametrize("remembered", [loop.MAX_HISTORY, 600])
 @pytest.mark.parametrize("delay", [0, 2, 10])
-def test_steps_of_which_some_have_a_check_are_counted(rank: Rank, delay: int) -> None:
+def test_steps_of_which_some_have_a_check_are_counted(
+    rank: Rank, delay: int, remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LAMMPS tests in each step whether an atom has gone far, but not in the ten after one had."""
+    monkeypatch.setattr(loop, "MAX_HISTORY", remembered)
     rng, steps = np.random.default_rng(1), 0
     for _ in range(20):
         repeat(delay, rank.iteration)

@@ -89,6 +89,9 @@ class Loop:
         self._recalls = recalls
         self._collectives = Collectives(ring, recalls=recalls)
         self._calls = Newest(MAX_HISTORY if recalls else MAX_CALLS, CALL)
+        self._counted: tuple[Anchor, int] | None = None
+        """An anchor that has not won over collectives, and how often it came since the begin of the run. Sought while all
+        calls are remembered."""
         self._position = 0
         self._stepped_at = self._searched_at = self._rests_until = self._came_at = math.nan
         self._called_at = math.nan
@@ -164,6 +167,9 @@ class Loop:
         else:
             self._called_at = now  # calls that are not written may come
             self._note(NONE)
+        if may_search and self._counted is None and not self._want.op and self._knows_half:
+            self.has_searched = True
+            self._count(self._find()[1])
         self._recall(after_ns)
         if self._is_replaced:
             self._is_replaced = False
@@ -335,6 +341,7 @@ class Loop:
         first, calls = self.ring.calls(self._position)
         if first > self._position:
             self._calls.clear()
+            self._counted = None
             # Another anchor cannot replace one whose iterations are held back, if some of them cannot be recalled.
             self._made = MAX_HISTORY if self._held_from is not None else self._position - first
         made, self._position = first + len(calls) - self._position, first + len(calls)
@@ -343,6 +350,9 @@ class Loop:
         self._is_slow = passed <= 0 or made / passed <= SLOW_CALLS
         if len(calls):
             self._calls.append(calls)
+            if self._counted is not None:
+                anchor, number = self._counted
+                self._counted = anchor, number + len(occurrences(calls, anchor))
             self.called_ns, self._called_at = int(calls["exit_ns"][-1]), now
         self._note(calls, made)
         if not passed and len(calls):
@@ -353,6 +363,7 @@ class Loop:
 
     def _forget(self) -> None:
         self._calls.clear()
+        self._counted = None
         self._collectives.forget()
         self._made = 0
 
@@ -370,7 +381,8 @@ class Loop:
             self._discard()
             self._ask(Want(generation=self._want.generation))
         is_quiet = self._collectives.look(now) >= self._collectives.limit
-        may_be = is_quiet or (not self._want.op and (self._collectives.are_rare or self._fills(self._calls.newest())))
+        is_likely = self._collectives.are_rare or self._fills(self._calls.newest()) or self._counted is not None
+        may_be = is_quiet or (not self._want.op and is_likely)
         if not self.is_too_fast and may_be:
             calls, anchor = self._find()
             is_among = anchor is not None and self._outnumbers(calls, anchor)
@@ -383,12 +395,26 @@ class Loop:
                 self._count_checked(anchor)
         self._calls.clear()
 
+    @property
+    def _knows_half(self) -> bool:
+        """Whether all calls of the run are remembered, and half as many as can be."""
+        return self._recalls and MAX_HISTORY / 2 < len(self._calls) == self._position
+
+    def _count(self, anchor: Anchor | None) -> None:
+        """Count how often an anchor comes, from the begin of the run on, if all its calls are remembered."""
+        calls = self._calls.newest()
+        if len(calls) == self._position:
+            one = (anchor or Anchor(0, 0))._replace(every=1)
+            self._counted = one, len(occurrences(calls, one))
+
     def _count_checked(self, anchor: Anchor) -> None:
-        """Count iterations of this anchor, if all calls of the run are known."""
+        """Count iterations of this anchor, of a run that has ended."""
+        self._count(anchor)
         calls = self._calls.newest()
         times = calls["exit_ns"][occurrences(calls, anchor)].astype(np.int64)
-        if len(calls) == self._position and self._fills(calls) and self._collectives.are_checks(times):
-            self.checked = len(times)
+        is_it = self._counted is not None and self._counted[0] == anchor._replace(every=1)
+        if self._counted is not None and is_it and self._collectives.are_checks(times):
+            self.checked = self._counted[1] // anchor.every
 
     def _fills(self, calls: Records) -> bool:
         """Whether a run that has ended consists of these for the most part."""
