@@ -90,8 +90,10 @@ class Loop:
         self._collectives = Collectives(ring, recalls=recalls)
         self._calls = Newest(MAX_HISTORY if recalls else MAX_CALLS, CALL)
         self._counted: tuple[Anchor, int] | None = None
-        """An anchor that has not won over collectives, and how often it came since the begin of the run. Sought while all
-        calls are remembered."""
+        """An anchor that has not won over collectives, and how often it came since the begin of the run.
+
+        It is sought while all calls are remembered.
+        """
         self._position = 0
         self._stepped_at = self._searched_at = self._rests_until = self._came_at = math.nan
         self._called_at = math.nan
