@@ -39,7 +39,7 @@ class ProblemSize(NamedTuple):
         """The prediction for so many ranks with what is unknown of the other numbers, and for the length."""
         for name, ratio in self.others:
             if isinstance(prediction, Prediction):
-                text = f"The runtime may be proportional to {name}, or may not depend on it: it never varied."
+                text = f"{name} never varied: the limits are for a runtime proportional to it, or independent of it."
                 prediction = prediction.perhaps_times(ratio, text)
         if self.length is not None and isinstance(prediction, Prediction):
             prediction = prediction.times(*self.length.ratio(ranks), self.length.text(ranks))

@@ -376,8 +376,9 @@ class Family:
         is_open = len(self._distinct([mine, *others], request)) > 1
         asks, label = f"asks for the same as earlier runs of {name}", request.label if request is not None else UNKNOWN
         found = {one.name: unlike for one in (mine, *others) if (unlike := one.difference(when, signature)) is not None}
-        like = self._distinct([self.groups[one] for one in found if found[one].excess <= 1], request)
-        alike = sorted((found[one.name].excess, one.name) for one in like)
+        # Where nothing is known of its own group by then, one that is no other work is no better.
+        like = [one for one in (mine, *others) if (found[one.name].excess <= 1 if one.name in found else one is mine)]
+        alike = sorted((found[one.name].excess, one.name) for one in self._distinct(like, request) if one.name in found)
         if len(alike) > 1 and alike[1][0] - alike[0][0] < APART:
             alike, unknown = [], True
         else:

@@ -730,6 +730,20 @@ def test_a_run_that_was_disturbed_while_a_file_changed_is_no_work_that_later_run
     assert {site.assignments[last["jobs"]["job"][0]]["workload"], ran(site, in_folder(10))["workload"]} == groups
 
 
+def test_a_slow_run_is_not_moved_to_a_disturbed_one_because_only_that_was_reported_when_it_was():
+    site = Site()
+
+    def run(number: int, factor: float) -> str:
+        job = site.begin(in_folder(number), factor)
+        site.tell(traffic(job, 3.1, look=1536 if factor > 1 else 0))
+        said = str(site.assignments[job["jobs"]["job"][0]]["workload"])
+        site.end(job, score=5.0 if number > 4 else 0.0)
+        return said
+
+    usual = [run(number, 2.0 if number == 2 else 1.0) for number in range(5)][4]
+    assert run(5, 2.0) == usual
+
+
 def test_groups_of_which_one_has_more_intervals_are_works_that_a_run_is_told_from():
     site = Site()
     assert ran(site, in_folder(0), intervals=12000)["how"] == "first"
