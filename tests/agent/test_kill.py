@@ -11,11 +11,12 @@ import random
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from barograph_agent.sidecar.plan import load_plan
+from barograph_agent.sidecar.plan import RunPlan, load_plan
 from barograph_agent.system.processes import PROCESSES
 from helpers import mpi as mpis
 from helpers.kills import segments
@@ -203,6 +204,10 @@ def test_if_barograph_run_is_killed_its_sidecar_records_the_end_of_the_program(
         assert list(node.rings.iterdir()) == []
 
 
+def _has_ended(plan: RunPlan) -> bool:
+    return not plan.command_lives(PROCESSES)
+
+
 def test_if_launcher_and_sidecar_are_killed_the_next_run_delivers(node: Node, service: Service, paced: Path) -> None:
     rng = random.Random(6)
     for round_ in range(2):
@@ -212,9 +217,8 @@ def test_if_launcher_and_sidecar_are_killed_the_next_run_delivers(node: Node, se
         kill(run.sidecar())
         run.end()
         (spool,) = node.waiting()
-        plan = load_plan(spool)
         # A process that has closed its output may not be gone yet, and the run goes on until then.
-        wait_until(lambda: not plan.command_lives(PROCESSES), "no process of the run is left")
+        wait_until(partial(_has_ended, load_plan(spool)), "no process of the run is left")
         assert node.run("true", app=f"next-{round_}").returncode == 0
         wait_until(lambda: node.waiting() == [], "the next run's sidecar has delivered the orphan")
         assert_once(service, run.app, BARRIERS)
