@@ -128,13 +128,13 @@ class SidecarGuard:
         features = (rings if own else Path(given)).absolute()
         # All ranks record unless the user wants fewer: finding the slow rank needs all of them.
         ranks = environment.get("BAROGRAPH_RANKS") or "all"
-        own_fields: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "feature_directory": str(features),
             "has_companions": ranks == "all",
             "command": tuple(command),
         }
         try:
-            self.plan = begin_run(self.spool, job, rings, settings, **own_fields)
+            self.plan = begin_run(self.spool, job, rings, settings, **fields)
         except OSError:
             shutil.rmtree(self.spool, ignore_errors=True)
             rings.rmdir()
