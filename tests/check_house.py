@@ -1,5 +1,5 @@
-"""What `make check` says of the house: a public class name stands for one class, a folder can be read at a glance, and
-one place calls the operating system for time, durable files and sockets.
+"""Rules of the house that `make check` enforces: a public class name stands for one class, folders have few modules,
+packages do not grow, and one room calls the operating system for time, durable files and sockets.
 
 Prints each finding on a line and exits with 1 where there is one.
 """
@@ -14,8 +14,19 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("agent", "collector", "modeler", "alerts", "deploy")
+LABORATORY: Final = "modeler/barograph_lab"
 MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
+MAX_LINES: Final = {
+    "agent": 13_443,
+    "collector": 9_406,
+    "modeler": 16_067,
+    LABORATORY: 9_176,
+    "alerts": 7_668,
+    "deploy": 9_812,
+    "tests": 61_742,
+}
+"""Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
     "time": {"clock_gettime", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "sleep",
              "thread_time", "time", "time_ns"},
@@ -27,10 +38,10 @@ OUTSIDE: Final = {
 """Calls that only SYSTEM makes, by module."""
 SYSTEM: Final = "agent/barograph_agent/system/"
 UNSIMULATED: Final = (
-    "/studies/", "/lab/", "/demo/",
+    "modeler/barograph_lab/", "/demo/",
     "agent/shim/",
     # In the application's process.
-    "agent/barograph_agent/api/", "agent/barograph_agent/training/", "agent/barograph_agent/ring/writer.py",
+    "agent/barograph_agent/api/", "agent/barograph_agent/training/",
     # Talk to systemd and to browsers.
     "collector/barograph_collector/daemon/", "collector/barograph_collector/net/wakeup_queue.py",
     "modeler/barograph_modeler/main.py", "modeler/barograph_modeler/serving/", "alerts/barograph_alerts/main.py",
@@ -67,6 +78,19 @@ def crowded(files: list[Path]) -> list[str]:
     ]
 
 
+def grown(files: list[Path]) -> list[str]:
+    """Packages that have more lines than MAX_LINES."""
+    lines: defaultdict[str, int] = defaultdict(int)
+    for file in files:
+        place = str(file.relative_to(REPOSITORY))
+        lines[LABORATORY if place.startswith(LABORATORY) else place.partition("/")[0]] += file.read_text().count("\n")
+    return [
+        f"{package}: {lines[package]:,} lines of Python, expected at most {most:,}: remove what is no longer needed"
+        for package, most in MAX_LINES.items()
+        if lines[package] > most
+    ]
+
+
 def outside(files: list[Path]) -> list[str]:
     """Calls of the operating system outside of SYSTEM: a simulation does not reach them."""
     found = []
@@ -89,8 +113,9 @@ def outside(files: list[Path]) -> list[str]:
 def main() -> int:
     """The exit status."""
     files = sorted(file for package in PACKAGES for file in (REPOSITORY / package).rglob("*.py"))
-    findings = class_names(files) + crowded(files) + outside(files)
-    fine = f"{len(files)} modules: no class name twice, no crowded folder, one place calls the operating system"
+    tests = list((REPOSITORY / "tests").rglob("*.py"))
+    findings = class_names(files) + crowded(files) + grown(files + tests) + outside(files)
+    fine = f"{len(files)} modules: no class name twice, no crowded folder, no grown package, one room calls the system"
     print("\n".join(findings) or fine)
     return 1 if findings else 0
 

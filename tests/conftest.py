@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +35,10 @@ LONGEST = [
     *("agent/test_run.py", "agent/test_aarch64.py", "deploy/test_report.py", "deploy/test_feature_loop.py"),
     *("deploy/test_up.py", "collector/test_lake_server.py", "collector/test_archive.py", "deploy/test_slurm_guide.py"),
     *("deploy/test_alerting.py", "deploy/test_loop.py", "deploy/test_dashboards.py", "collector/test_lake.py"),
-    *("collector/test_erase.py", "agent/test_companion.py", "deploy/test_work.py", "deploy/test_backtest_limits.py"),
-    *("collector/test_from_lake.py", "alerts/test_suspects.py", "simulation/test_simulation.py"),
-    *("modeler/studies/test_study.py", "modeler/studies/test_runtime_command.py", "deploy/test_replay.py"),
+    *("collector/test_erase.py", "agent/test_companion.py", "deploy/test_work.py"),
+    *("laboratory/test_backtest_limits.py", "collector/test_from_lake.py", "alerts/test_suspects.py"),
+    *("simulation/test_simulation.py",),
+    *("laboratory/studies/test_study.py", "laboratory/studies/test_runtime_command.py", "laboratory/test_replay.py"),
 ]
 """Files that take longest, which begin first: the last one would run alone."""
 
@@ -45,6 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     if absent := [name for name in LONGEST if not (here / name).exists()]:
         raise pytest.UsageError(f"tests/conftest.py: LONGEST has {absent[0]!r}, which is no file")
+    for item in items:
+        if item.path.is_relative_to(here / "laboratory"):
+            item.add_marker("laboratory")
     places = {here / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
@@ -67,6 +72,13 @@ def _quarantine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     yield
     if found and "quarantine" not in request.keywords:
         raise AssertionError(f"{len(found)} exceptions ended in quarantine") from found[0]
+
+
+@pytest.fixture(autouse=True)
+def _closed_logs() -> None:
+    """Daemons that ran in this process have logged to standard error as it was captured then."""
+    root = logging.getLogger()
+    root.handlers = [one for one in root.handlers if not getattr(getattr(one, "stream", None), "closed", False)]
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,21 @@ ring -> reduce -> spool -> link: reads the records of the shim, reduces them to 
 each once. `launch` starts a command under the shim; `sidecar` does the rest in a separate process.
 """
 
-from barograph_agent.api.features import features
-from barograph_agent.api.intervals import interval, mark
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barograph_agent.api.features import features
+    from barograph_agent.api.intervals import interval, mark
 
 __all__ = ["features", "interval", "mark"]
+
+
+def __getattr__(name: str) -> Any:
+    """What programs use, imported when they do: a launcher and a sidecar do not."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from barograph_agent.api import features, intervals
+
+    return getattr(features if name == "features" else intervals, name)

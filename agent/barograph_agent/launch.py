@@ -13,14 +13,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import msgspec
 
 from barograph_agent import shim
-from barograph_agent.job.forward import forwarding, launching
+from barograph_agent.command import NotRunnable, start
 from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import RulesError
 from barograph_agent.settings import places
@@ -28,7 +28,6 @@ from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import (
     NO_VERDICT,
     PLAN,
-    REPORT,
     RING_VARIABLE,
     RUN_VARIABLE,
     SIDECAR_VARIABLE,
@@ -36,41 +35,36 @@ from barograph_agent.sidecar.plan import (
     DeliveryReport,
     RunOptions,
     begin_run,
+    delete_rings,
     encode,
+    leave,
     load_report,
-    save,
 )
-from barograph_agent.system.clock import CLOCK
-from barograph_agent.system.network import is_listening
+from barograph_agent.system.clock import CLOCK, until_step
+from barograph_agent.system.listening import is_listening
 from barograph_agent.system.processes import PROCESSES
 from barograph_agent.work.hidden import MAX_PROGRAMS, Hidden, HiddenPrograms, of_command
 
-NOT_FOUND: Final = 127
-NOT_EXECUTABLE: Final = 126
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_CHECK_SECONDS: Final = 0.25
+_ISOLATION: Final = "-I" if sys.flags.isolated else "-P"  # -P: the user's PYTHONPATH has brought this module
 _RESTART_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 20.0
 """Timeout for the sidecar's report, added to the time for delivery: a loaded node delays the sidecar's start."""
-_TERMINAL: Final = (signal.SIGINT, signal.SIGQUIT)
 
 
 def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> int:
     """Run and watch `command`; returns its exit status as a shell reports it, 126 or 127 if it cannot be started."""
     guard = None
     try:
-        _check_startable(command[0], environment)
         if _wanted(job, settings, environment, out):
             try:
                 guard = SidecarGuard(command, job, settings, environment)
-                guard.environment |= launching(command)
-                guard.environment |= forwarding(command, guard.environment)
-            except (OSError, ValueError) as error:
+            except Exception as error:
                 print(f"barograph: not watching this run: {error}", file=out)
         status, runtime = _run_command(command, guard.environment if guard else environment, guard)
-    except CannotLaunch as error:
+    except NotRunnable as error:
         if guard is not None:
-            guard.cancel()
+            guard.clear()
         print(f"barograph: {error}", file=out)
         return error.status
     if guard is not None:
@@ -92,23 +86,13 @@ def run(command: Sequence[str], job: Job, settings: RunOptions, environment: Map
 
 
 def _wanted(job: Job, settings: RunOptions, environment: Mapping[str, str], out: TextIO) -> bool:
-    """False if the user has disabled watching, or watches other applications only."""
-    if shim.is_disabled(environment):
-        return False
+    """False if the user watches other applications only."""
     apps = environment.get("BAROGRAPH_APPS", "")
     try:
         return not apps or re.fullmatch(apps, settings.findings.apply_to(job, "").app) is not None
     except (re.error, RulesError) as error:
         print(f"barograph: not watching this run: BAROGRAPH_APPS is {apps!r}: {error}", file=out)
         return False
-
-
-class CannotLaunch(Exception):
-    """A command cannot be started. The text states the reason; `status`: the exit status a shell would return."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class SidecarGuard:
@@ -131,13 +115,14 @@ class SidecarGuard:
         fields: dict[str, Any] = {
             "feature_directory": str(features),
             "has_companions": ranks == "all",
-            "command": tuple(command),
+            # Words of any bytes: the plan is text.
+            "command": tuple(word.encode("utf-8", "backslashreplace").decode() for word in command),
         }
         try:
             self.plan = begin_run(self.spool, job, rings, settings, **fields)
-        except OSError:
+        except (OSError, ValueError):
             shutil.rmtree(self.spool, ignore_errors=True)
-            rings.rmdir()
+            shutil.rmtree(rings, ignore_errors=True)
             raise
         self.environment = {
             **environment,
@@ -151,50 +136,51 @@ class SidecarGuard:
         if self.plan.has_companions:
             # The first rank on another node starts a sidecar there.
             self.environment |= {SIDECAR_VARIABLE: sys.executable, RUN_VARIABLE: encode(self.plan)}
+        self.refused, self.containers = 0, list[str]()
+        """Of this node: ranks that had no room for a ring, and container runtimes in which the shim is not visible."""
         self.hidden = HiddenPrograms(shim.LIBRARY, PROCESSES)
-        self._start()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def check(self, pid: int, passed: float) -> None:
-        """Look for programs that are not seen, and restart the sidecar if it has died.
+        """Look for programs that are not seen, and start the sidecar, again if it has died.
 
         pid: of the command. passed: seconds since its start.
         """
-        self.hidden.look(pid, passed)
         self._revive()
+        self.hidden.scan(pid, passed)
 
     def _revive(self) -> None:
-        if self._process.poll() is None or CLOCK.monotonic() - self._started <= _RESTART_SECONDS:
-            return
-        if not (self.spool / REPORT).exists():
-            self._start()
-
-    def cancel(self) -> None:
-        """Stop the sidecar and delete the files of a run whose command was not started."""
-        self._process.kill()
-        self._process.wait()
-        self._clear()
+        if self._process is not None:
+            if self._process.poll() is None or CLOCK.monotonic() - self._started <= _RESTART_SECONDS:
+                return
+            if load_report(self.spool, self.plan) is not None:
+                return
+        self._start()
 
     def finish(self, end: CommandEnd) -> DeliveryReport | None:
         """Write the run's end for the sidecar and wait for its report; None after a timeout."""
+        left = sorted(Path(self.plan.ring_directory).glob("*.*"))
+        self.refused = sum(path.suffix == ".refused" for path in left)
+        self.containers = [path.stem for path in left if path.suffix == ".container"]
         with contextlib.suppress(OSError):
-            save(self.spool, END_FILE, end)
-        # The sidecar waits for it.
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+            leave(self.spool, END_FILE, end, self.plan)
         # The verdict follows delivery. A sidecar that exceeds the deadline is stopped, and reports its counts so far.
         deadline = CLOCK.monotonic() + self.plan.drain_seconds + _ANSWER_SECONDS
         terminated = False
-        while (report := load_report(self.spool)) is None:
+        while (report := load_report(self.spool, self.plan)) is None:
             self._revive()
+            if self._process and self._process.stdin:
+                self._process.stdin.close()  # the sidecar waits for that
             if CLOCK.monotonic() > deadline:
                 if terminated:
                     break
                 terminated, deadline = True, deadline + 2.0
-                self._process.terminate()
+                if self._process:
+                    self._process.terminate()
             CLOCK.sleep(0.02)
         # The sidecar may still run, to deliver the spools of earlier runs.
         if report is not None and report.delivered:
-            self._clear()
+            self.clear()
         return report
 
     def _start(self) -> None:
@@ -202,8 +188,7 @@ class SidecarGuard:
         self._started = CLOCK.monotonic()
         with (self.spool / "sidecar.log").open("ab") as log:
             self._process = subprocess.Popen(
-                # -P: the working directory may contain modules that shadow Python's.
-                [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", str(self.spool)],
+                [sys.executable, _ISOLATION, "-m", "barograph_agent.sidecar.main", str(self.spool)],
                 # The linear algebra of numpy, which is not used, would start a thread for each core.
                 env={**self._environment, "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
@@ -212,22 +197,12 @@ class SidecarGuard:
                 start_new_session=True,
             )
 
-    def _clear(self) -> None:
-        shutil.rmtree(self.plan.ring_directory, ignore_errors=True)
-        # First, as in Watch.delete.
+    def clear(self) -> None:
+        """Delete the files of the run."""
+        delete_rings(self.plan)
+        # First, as in WatchedRun.delete.
         (self.spool / PLAN).unlink(missing_ok=True)
         shutil.rmtree(self.spool, ignore_errors=True)
-
-
-def _check_startable(program: str, environment: Mapping[str, str]) -> None:
-    if shutil.which(program, path=environment.get("PATH")) is not None:
-        return
-    path = Path(program)
-    if "/" in program and path.exists():
-        what = "a directory" if path.is_dir() else "not executable"
-        raise CannotLaunch(NOT_EXECUTABLE, f"command {program!r} is {what}, expected an executable program")
-    where = "" if "/" in program else " in PATH"
-    raise CannotLaunch(NOT_FOUND, f"command {program!r} not found{where}, expected a program to run")
 
 
 def _run_command(
@@ -235,58 +210,43 @@ def _run_command(
 ) -> tuple[int, float]:
     """Run a command, forwarding signals to it; returns its exit status and its runtime in seconds."""
     started = CLOCK.monotonic()
-    with _forwarded_signals() as forwarder:
-        try:
-            process = subprocess.Popen(command, env=dict(environment))
-        except OSError as error:
-            text = f"command {command[0]!r} cannot be run: {error.strerror}, expected an executable program"
-            raise CannotLaunch(NOT_EXECUTABLE, text) from error
-        forwarder.begin(process)
+    with _forwarded_signals() as begin:
+        begin(process := start(command, environment))
         # A thread, because Popen.wait with a timeout polls, which adds up to 50 ms to the runtime.
         waiter = threading.Thread(target=process.wait, daemon=True)
-        # If no thread can be started the command still runs, but the sidecar is not restarted.
+        # If no thread can be started the command still runs, but it is not watched.
         with contextlib.suppress(RuntimeError):
             waiter.start()
         while waiter.is_alive():
-            waiter.join(_CHECK_SECONDS)
             if guard is not None:
                 with contextlib.suppress(OSError, ValueError):
                     guard.check(process.pid, CLOCK.monotonic() - started)
+            waiter.join(until_step(CLOCK.now()))
         status = process.wait()
     return (status if status >= 0 else 128 - status), CLOCK.monotonic() - started
 
 
-class _SignalForwarder:
-    def __init__(self) -> None:
-        self._target: subprocess.Popen[bytes] | None = None
-        self._early: list[int] = []
+@contextlib.contextmanager
+def _forwarded_signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Forward signals to the process that is given then, and those to it that were received before."""
+    early: list[int] = []
+    targets: list[subprocess.Popen[bytes]] = []
 
-    def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """Forward signals to this process, including those received while it was being started."""
-        self._target = process
-        for number in self._early:
+    def forward(number: int, _: Any) -> None:
+        (targets[0].send_signal if targets else early.append)(number)
+
+    def begin(process: subprocess.Popen[bytes]) -> None:
+        targets.append(process)
+        for number in early:
             process.send_signal(number)
 
-    def forward(self, number: int, frame: Any) -> None:
-        if self._target is None:
-            self._early.append(number)
-        else:
-            self._target.send_signal(number)
-
-
-def _ignore(number: int, frame: Any) -> None:
-    """Ignore a signal that the terminal sends to the command too. The command would inherit SIG_IGN."""
-
-
-@contextlib.contextmanager
-def _forwarded_signals() -> Iterator[_SignalForwarder]:
-    forwarder = _SignalForwarder()
-    handlers = dict.fromkeys(_FORWARDED, forwarder.forward) | dict.fromkeys(_TERMINAL, _ignore)
+    # The terminal sends these to the command too. With SIG_IGN, the command would inherit that.
+    handlers = dict.fromkeys(_FORWARDED, forward) | dict.fromkeys((signal.SIGINT, signal.SIGQUIT), lambda *_: None)
     # Ignored signals stay ignored, here and in the command, as under nohup.
     handled = {number: handler for number, handler in handlers.items() if signal.getsignal(number) != signal.SIG_IGN}
     before = {number: signal.signal(number, handler) for number, handler in handled.items()}
     try:
-        yield forwarder
+        yield begin
     finally:
         for number, handler in before.items():
             # None: a handler installed by a preloaded library, which Python cannot restore.
@@ -317,18 +277,26 @@ def _summarize(
         for one in hidden[:MAX_PROGRAMS]:
             print(f"barograph: note      not seen: {one}", file=out)
     if report is not None and report.unseen_ranks:
-        print(f"barograph: note      {_unseen(report, end)}", file=out)
+        print(f"barograph: note      {_unseen(report, end, guard)}", file=out)
+
+
+def _refused(guard: SidecarGuard) -> str:
+    return f"there was no room for the rings of {guard.refused} in {places.ring_root(guard.environment)}"
 
 
 def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]) -> str:
+    if report.ranks == 0 and (guard.containers or guard.refused):
+        runtimes = ", ".join(guard.containers)
+        return f"none seen: {f'the shim is not visible in containers of {runtimes}' if runtimes else _refused(guard)}"
+    if report.unknown and not report.nodes:
+        return f"unknown: no rank was on this node, and {guard.plan.endpoint} did not say what others have seen"
     if report.ranks == 0 and hidden:
         return "none seen: " + "; ".join(map(str, hidden[:MAX_PROGRAMS]))
     if report.ranks == 0:
-        return (
-            "none seen: no process of this command called MPI_Init or MPI_Init_thread through a shared MPI library,"
-            " or took two steps of an optimizer of PyTorch"
-        )
+        return "none seen: no MPI_Init through a shared MPI library, and no step of a PyTorch optimizer"
     where = f"{report.ranks} rank{'s' * (report.ranks != 1)}"
+    if report.unknown:
+        where = f"{report.ranks - report.unseen_ranks} of {where}, those of this node"
     if report.nodes > 1:
         where += f" of {report.nodes} nodes"
     text = f"{report.seen:,} seen on {where}, {report.stored:,} stored"
@@ -336,13 +304,12 @@ def _intervals(report: DeliveryReport, guard: SidecarGuard, hidden: list[Hidden]
         text += f", {report.spooled:,} spooled in {guard.spool} until the collector is back"
     if report.dropped:
         text += f", {report.dropped:,} dropped"
-    if report.loops:
-        numbers = ", ".join(f"{one:,}" for one in report.loops)
-        text += f"; {numbers} passes of {'loops' if len(report.loops) > 1 else 'a loop'}"
     return text
 
 
-def _unseen(report: DeliveryReport, end: CommandEnd) -> str:
+def _unseen(report: DeliveryReport, end: CommandEnd, guard: SidecarGuard) -> str:
+    if guard.refused >= report.unseen_ranks:
+        return f"{report.unseen_ranks} of {report.ranks} ranks were not seen: {_refused(guard)}"
     ended = "they ended before MPI_Init was over, or " if end.exit_status else ""
     return (
         f"{report.unseen_ranks} of {report.ranks} ranks were not seen: {ended}on their nodes {sys.executable} does not"

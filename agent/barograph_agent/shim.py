@@ -22,6 +22,15 @@ def python_path(others: str) -> str:
     return ":".join(filter(None, [str(HOOK), others]))
 
 
+def asan_options(theirs: str) -> str:
+    """ASAN_OPTIONS under which programs linked to AddressSanitizer accept the shim before its library.
+
+    >>> asan_options("detect_leaks=0")
+    'detect_leaks=0:verify_asan_link_order=0'
+    """
+    return ":".join(filter(None, (theirs, "verify_asan_link_order=0")))
+
+
 def is_disabled(environment: Mapping[str, str]) -> bool:
     """Whether the user has disabled recording, by BAROGRAPH_DISABLE."""
     return environment.get("BAROGRAPH_DISABLE", "0") not in ("", "0")
@@ -46,12 +55,3 @@ if __name__ == "__main__":
         print(library())
     except FileNotFoundError as error:
         sys.exit(str(error))
-
-
-def asan_options(theirs: str) -> str:
-    """ASAN_OPTIONS under which programs linked to AddressSanitizer accept the shim before its library.
-
-    >>> asan_options("detect_leaks=0")
-    'detect_leaks=0:verify_asan_link_order=0'
-    """
-    return ":".join(filter(None, (theirs, "verify_asan_link_order=0")))

@@ -1,4 +1,4 @@
-"""Builds the shim, `libbarograph.so`, from the C sources beside this file: python build.py OUTPUT."""
+"""Builds the shim, `libbarograph.so`, and beside it the sidecar's reader and the command: python build.py OUTPUT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 FLAGS = ["-std=gnu11", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
-LIBRARIES = ["-ldl"]  # before glibc 2.34 dlsym is not in libc
+READER = "libbarograph-reader.so"
+COMMAND = "barograph"
+LIBRARIES = ["-ldl", "-lm"]  # before glibc 2.34 dlsym is not in libc
 
 PROBE = """
 #define _GNU_SOURCE
@@ -62,22 +64,30 @@ def system_compiler(tried: list[str]) -> list[str] | None:
 
 
 def build(output: Path, compiler: list[str] | None = None) -> None:
-    """Compile the shim to `output`, replacing it atomically: running programs may have the old file mapped.
+    """Compile the shim to `output`, and the reader and the command beside it.
 
-    Raises CompilerError with the compiler's messages.
+    They are replaced atomically: running programs may have the old file mapped. Raises CompilerError with the
+    compiler's messages.
     """
     command = find_compiler() if compiler is None else compiler
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".build-") as scratch:
-        result, wrappers = Path(scratch) / output.name, Path(scratch) / "wrappers.c"
+        wrappers = Path(scratch) / "wrappers.c"
         wrappers.write_text(runpy.run_path(str(SOURCES / "wrappers.py"))["generate"]())
-        sources = [f"-I{SOURCES}", *map(str, [*sorted(SOURCES.glob("*.c")), wrappers])]
-        rest = [*FLAGS, "-o", str(result), *sources, *LIBRARIES]
-        try:
-            _compile([*command, "-flto", *rest])
-        except CompilerError:
-            _compile([*command, *rest])  # a linker without the compiler's plugin: half as fast, otherwise the same
-        result.replace(output)
+        _link(command, Path(scratch), output, [*sorted(SOURCES.glob("*.c")), wrappers])
+        _link(command, Path(scratch), output.with_name(READER), sorted((SOURCES / "reader").glob("*.c")))
+        _link(command, Path(scratch), output.with_name(COMMAND), [SOURCES / "python/barograph.c"])
+
+
+def _link(command: list[str], scratch: Path, output: Path, sources: list[Path]) -> None:
+    result = scratch / output.name
+    flags = FLAGS if output.suffix else [flag for flag in FLAGS if flag not in ("-shared", "-fPIC")]
+    rest = [*flags, "-o", str(result), f"-I{SOURCES}", *map(str, sources), *LIBRARIES]
+    try:
+        _compile([*command, "-flto", *rest])
+    except CompilerError:
+        _compile([*command, *rest])  # a linker without the compiler's plugin: half as fast, otherwise the same
+    result.replace(output)
 
 
 def _compile(command: list[str]) -> None:

@@ -29,7 +29,9 @@ class ShimBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile in place, where an editable install, which copies nothing, also finds the library."""
         shim.build(Path(self.root) / LIBRARY)
-        build_data["artifacts"].append(LIBRARY)  # ignored by git, but part of the wheel
+        # Ignored by git, but part of the wheel.
+        build_data["artifacts"] += [LIBRARY, str(Path(LIBRARY).with_name(shim.READER))]
+        build_data["shared_scripts"][str(Path(LIBRARY).with_name(shim.COMMAND))] = shim.COMMAND
         build_data["pure_python"] = False
         build_data["shared_data"].update(self._shared())
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -99,7 +99,7 @@ void callers_find(struct callers *callers, struct caller from)
         callers->count = 0;
 }
 
-_Thread_local struct stack callers_stack;
+_Thread_local struct stack callers_stack __attribute__((tls_model("initial-exec")));
 
 void callers_find_stack(void)
 {

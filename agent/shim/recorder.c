@@ -21,6 +21,8 @@ static struct reading prepared;            /* of both clocks, before MPI was ini
 /* Nesting depth of wrapped calls in this thread. initial-exec: a preloaded object is in the static TLS block, so access
  * is one instruction and cannot call the allocator. */
 static _Thread_local int depth __attribute__((tls_model("initial-exec")));
+/* Where on the stack the call is that is not within another one. */
+static _Thread_local uintptr_t outer __attribute__((tls_model("initial-exec")));
 
 /* What this thread has done so far. */
 struct done {
@@ -77,10 +79,11 @@ static void start(const char *directory, const void *session, const void *caller
     bool found = session ? world_find_in_session(&world, session, caller) : world_find(&world, caller);
     if (!found || !ranks_name(getenv("BAROGRAPH_RANKS"), world.rank))
         return;
+    companion_start(directory); /* that of an earlier program may have ended while this one was in MPI_Init */
     types_find(&types, world.mask, caller);
     struct ticker ticker;
     ticker_start(&ticker, ticker_tsc_usable(), prepared, ticker_read());
-    recording_open(&recording, directory, world.rank, world.size, capacity(), &ticker);
+    recording_open(&recording, directory, "rank", world.rank, world.size, capacity(), &ticker);
 }
 
 void recorder_start(const void *session, const void *caller)
@@ -103,6 +106,12 @@ void recorder_start(const void *session, const void *caller)
 
 uint64_t recorder_enter(void)
 {
+    /* A call within another one is below it. What is not has come after a call that was left by longjmp or an exception. */
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    if (depth > 0 && frame >= outer)
+        depth = 0;
+    if (depth == 0)
+        outer = frame;
     struct writer *ring = depth++ > 0 ? NULL : recording_writer(&recording);
     return ring ? ticker_now(&ring->ticker) : 0;
 }
@@ -347,6 +356,8 @@ void recorder_sent_fortran(struct sent_by_reference sent, struct call call, stru
 
 void recorder_hide(void)
 {
+    if (depth == 0)
+        outer = UINTPTR_MAX; /* whatever is called until recorder_show() */
     depth++;
 }
 

@@ -12,8 +12,12 @@ struct recording {
 };
 
 /* Opens the ring as writer_open does, and publishes it in `open`. False on failure. To be called again only then. */
-bool recording_open(struct recording *recording, const char *directory, int rank, int size, uint32_t capacity,
+bool recording_open(struct recording *recording, const char *directory, const char *kind, int rank, int size, uint32_t capacity,
                     const struct ticker *ticker);
+
+/* The same for what the program's interpreter reports, with times of CLOCK_MONOTONIC: starts the sidecar of this node, and
+ * the ring is finished at the exit of the process. */
+bool recording_open_reported(struct recording *recording, const char *directory, const char *kind, int rank, int size);
 
 static inline struct writer *recording_writer(const struct recording *recording)
 {

@@ -22,6 +22,7 @@
 #define RING_VERSION 6u
 #define RING_HEADER_BYTES 4096u
 #define RING_PATH_BYTES 256u
+#define RING_COMMAND_BYTES 3072u
 #define RING_FRAMES 3
 
 /* Both in nanoseconds of CLOCK_MONOTONIC; the second is derived from the time stamp counter, within 100 ns. */
@@ -133,7 +134,9 @@ struct ring_header {
     _Alignas(64) _Atomic uint64_t wanted; /* written by the sidecar, at first by the shim: calls, no anchor */
     _Atomic uint64_t iteration_tail;      /* written by the sidecar */
     _Atomic uint64_t call_tail;           /* written by the sidecar: calls seen; the shim stops if this stays behind */
-    uint32_t launch; /* number of the MPI launch within the run, plus 1; 0 if it is not known, as in older rings */
+    uint32_t launch; /* number of the MPI launch within the run, plus 1; 0 if it is not known */
+    uint32_t command_bytes;           /* used of `command`; 0 if it is not known, or longer */
+    char command[RING_COMMAND_BYTES]; /* the command line when the shim was loaded: words that end in NUL */
 };
 
 _Static_assert(sizeof(struct ring_record) == 64, "record layout");

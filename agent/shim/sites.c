@@ -1,7 +1,7 @@
 #include "sites.h"
 
 #include <errno.h>
-#include <gnu/libc-version.h>
+#include <dlfcn.h>
 #include <string.h>
 
 #define SLOTS (2 * NODE_CAPACITY)
@@ -25,7 +25,7 @@ void sites_init(struct sites *sites, struct ring_header *header)
     sites->nodes_used = 1;
     sites->nodes[0].site = SITE_UNKNOWN;
     callers_prepare();
-    module_find((const void *)gnu_get_libc_version, &sites->libc);
+    module_find(dlsym(RTLD_NEXT, "__libc_start_main"), &sites->libc);
     sites->modules = (struct ring_module *)((char *)header + RING_HEADER_BYTES);
     sites->sites = (struct ring_site *)(sites->modules + MODULE_CAPACITY);
     header->site_capacity = SITE_CAPACITY;

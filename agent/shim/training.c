@@ -3,12 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "companion.h"
 #include "ranks.h"
 #include "recording.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define CAPACITY 16384u
 
 static struct recording recording;
 
@@ -18,12 +16,7 @@ EXPORT int barograph_training_start(int rank, int size)
     if (!directory || recording_writer(&recording) || !ranks_name(getenv("BAROGRAPH_RANKS"), rank))
         return 0;
     int saved = errno;
-    companion_start(directory);
-    struct ticker ticker;
-    struct reading now = ticker_read();
-    ticker_start(&ticker, false, now, now);
-    recording.finalizes = true;
-    int found = recording_open(&recording, directory, rank, size, CAPACITY, &ticker);
+    int found = recording_open_reported(&recording, directory, "rank", rank, size);
     errno = saved;
     return found;
 }

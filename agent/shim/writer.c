@@ -10,22 +10,25 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "launch.h"
 
 #define MOST_NAMES 100 /* names tried for one ring */
 #define CALL_CAPACITY 65536u
+#define SLOW_NS 1000000000u /* memory that was read is given back where the next part lasts for longer */
+#define RETRY 256u          /* records without memory until it is asked for again */
 #define MAX_WAIT_NS 100000000u /* for the lock: more than a thread that holds it is kept from its core */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the ring is little-endian");
 
 /* Beyond this limit ftruncate raises SIGXFSZ, which ends the process. */
-static bool within_file_size_limit(size_t bytes)
+static uint64_t file_size_limit(void)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes);
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 ? 0 : limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
-/* Reserves all pages: on a full /dev/shm this fails, whereas a later store would raise SIGBUS. */
+/* On a full /dev/shm this fails, whereas a later store would raise SIGBUS. */
 static bool reserve(int file, size_t bytes)
 {
     int error;
@@ -35,17 +38,48 @@ static bool reserve(int file, size_t bytes)
     return error == 0;
 }
 
+/* Entries of the tables of a ring. */
+struct shape {
+    uint32_t records;
+    uint32_t iterations;
+    uint32_t calls;
+};
+
 /* Where a program has iterations in place of collectives, there is one of them in some calls. */
-static uint32_t iteration_capacity(uint32_t capacity)
+static struct shape shape_of(uint32_t capacity, uint32_t calls)
 {
-    return capacity / 4 > WRITER_MIN_CAPACITY ? capacity / 4 : WRITER_MIN_CAPACITY;
+    return (struct shape){capacity, capacity / 4 > WRITER_MIN_CAPACITY ? capacity / 4 : WRITER_MIN_CAPACITY, calls};
+}
+
+static size_t bytes_before_records(void)
+{
+    return RING_HEADER_BYTES + MODULE_CAPACITY * sizeof(struct ring_module) + SITE_CAPACITY * sizeof(struct ring_site);
+}
+
+static size_t bytes_of(struct shape shape)
+{
+    return bytes_before_records() + ((size_t)shape.records + shape.iterations) * sizeof(struct ring_record) +
+           shape.calls * sizeof(struct ring_call);
+}
+
+/* The largest ring of at most so many bytes and records, and false if there is none. */
+static bool fit(struct shape *shape, uint32_t capacity, uint64_t bytes)
+{
+    for (uint32_t calls = CALL_CAPACITY; calls >= WRITER_MIN_CAPACITY; calls /= 2) {
+        *shape = shape_of(capacity, calls);
+        if (bytes_of(*shape) <= bytes)
+            return true;
+        capacity = capacity / 2 > WRITER_MIN_CAPACITY ? capacity / 2 : WRITER_MIN_CAPACITY;
+    }
+    return false;
 }
 
 static void open_lane(struct lane *lane, struct ring_record *records, uint32_t capacity, uint64_t started_ns,
                       _Atomic uint64_t *head, _Atomic uint64_t *dropped, const _Atomic uint64_t *tail)
 {
     *lane = (struct lane){.records = records, .mask = capacity - 1, .last_exit_ns = started_ns,
-                          .head = head, .dropped = dropped, .tail = tail};
+                          .part_ns = started_ns, .head = head, .dropped = dropped, .tail = tail};
+    memory_open(&lane->memory, records, capacity, sizeof *records);
     atomic_init(&lane->seen, 0);
 }
 
@@ -54,6 +88,7 @@ static void open_tracer(struct tracer *tracer, struct ring_header *header, struc
 {
     tracer->calls = calls;
     tracer->mask = header->call_capacity - 1;
+    memory_open(&tracer->memory, calls, header->call_capacity, sizeof *calls);
     tracer->passed = 0;
     atomic_init(&tracer->applied, RING_WANT_CALLS);
     atomic_init(&tracer->op, TRACER_ALL);
@@ -61,7 +96,7 @@ static void open_tracer(struct tracer *tracer, struct ring_header *header, struc
     atomic_store_explicit(&header->wanted, RING_WANT_CALLS, memory_order_relaxed);
 }
 
-static void fill(struct writer *writer, int rank, int size, uint32_t capacity, const struct ticker *ticker)
+static void fill(struct writer *writer, int rank, int size, struct shape shape, const struct ticker *ticker)
 {
     struct ring_header *header = writer->header;
     char program[4096];
@@ -70,9 +105,9 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
     header->version = RING_VERSION;
     header->header_bytes = RING_HEADER_BYTES;
     header->record_bytes = sizeof(struct ring_record);
-    header->capacity = capacity;
-    header->iteration_capacity = iteration_capacity(capacity);
-    header->call_capacity = CALL_CAPACITY;
+    header->capacity = shape.records;
+    header->iteration_capacity = shape.iterations;
+    header->call_capacity = shape.calls;
     header->rank = rank;
     header->size = size;
     header->pid = getpid();
@@ -81,12 +116,13 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
     header->started_ns = clock_ns(CLOCK_MONOTONIC);
     header->started_unix_ns = clock_ns(CLOCK_REALTIME);
     sites_copy_path(header->program, program);
+    command_copy(header);
     sites_init(&writer->sites, header);
     atomic_store_explicit(&header->state, RING_RUNNING, memory_order_relaxed);
-    struct ring_record *records = (struct ring_record *)(writer->sites.sites + SITE_CAPACITY);
-    struct ring_record *iterations = records + capacity;
-    open_lane(&writer->collectives, records, capacity, header->started_ns, &header->head, &header->dropped, &header->tail);
-    open_lane(&writer->iterations, iterations, header->iteration_capacity, header->started_ns, &header->iteration_head,
+    struct ring_record *records = (struct ring_record *)((char *)header + bytes_before_records());
+    struct ring_record *iterations = records + shape.records;
+    open_lane(&writer->collectives, records, shape.records, header->started_ns, &header->head, &header->dropped, &header->tail);
+    open_lane(&writer->iterations, iterations, shape.iterations, header->started_ns, &header->iteration_head,
               &header->iterations_dropped, &header->iteration_tail);
     open_tracer(&writer->tracer, header, (struct ring_call *)(iterations + header->iteration_capacity));
     writer->last_exit_ns = header->started_ns;
@@ -100,8 +136,8 @@ static void fill(struct writer *writer, int rank, int size, uint32_t capacity, c
 static bool map(struct writer *writer, int file, size_t bytes)
 {
     void *memory = MAP_FAILED;
-    if (ftruncate(file, (off_t)bytes) == 0 && reserve(file, bytes))
-        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (ftruncate(file, (off_t)bytes) == 0 && reserve(file, bytes_before_records()))
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED)
         return false;
     writer->header = memory;
@@ -110,14 +146,14 @@ static bool map(struct writer *writer, int file, size_t bytes)
 
 /* Gives the complete file its name. Not with rename(), which could replace the ring of a program that this process ran
  * before exec, or of a process with the same id in another container. */
-static bool publish(int folder, const char *draft, int rank)
+static bool publish(int folder, const char *draft, const char *kind, int rank)
 {
     char name[64];
     for (int i = 0; i < MOST_NAMES; i++) {
         if (i == 0)
-            snprintf(name, sizeof name, "rank-%d.%ld.ring", rank, (long)getpid());
+            snprintf(name, sizeof name, "%s-%d.%ld.ring", kind, rank, (long)getpid());
         else
-            snprintf(name, sizeof name, "rank-%d.%ld-%d.ring", rank, (long)getpid(), i);
+            snprintf(name, sizeof name, "%s-%d.%ld-%d.ring", kind, rank, (long)getpid(), i);
         if (linkat(folder, draft, folder, name, 0) == 0)
             return true;
         if (errno != EEXIST)
@@ -127,38 +163,40 @@ static bool publish(int folder, const char *draft, int rank)
 }
 
 /* Creates a new file. If it exists, a process with the same id in another container is creating its ring. */
-static int create(int folder, char draft[64], int rank)
+static int create(int folder, char draft[64], const char *kind, int rank)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(draft, 64, "rank-%d.%ld.%ld.tmp", rank, (long)getpid(), now.tv_nsec);
+    snprintf(draft, 64, "%s-%d.%ld.%ld.tmp", kind, rank, (long)getpid(), now.tv_nsec);
     return openat(folder, draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
+bool writer_open(struct writer *writer, const char *directory, const char *kind, int rank, int size, uint32_t capacity,
                  const struct ticker *ticker)
 {
-    size_t bytes = RING_HEADER_BYTES + MODULE_CAPACITY * sizeof(struct ring_module) +
-                   SITE_CAPACITY * sizeof(struct ring_site) +
-                   (capacity + iteration_capacity(capacity)) * sizeof(struct ring_record) +
-                   CALL_CAPACITY * sizeof(struct ring_call);
+    struct shape shape;
     char draft[64];
-    if (!within_file_size_limit(bytes))
-        return false;
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return false;
+    uint64_t share = memory_share(folder, size), limit = file_size_limit();
+    int file = fit(&shape, capacity, share < limit ? share : limit) ? create(folder, draft, kind, rank) : -1;
     bool ready = false;
-    int file = create(folder, draft, rank);
     if (file >= 0) {
+        size_t bytes = bytes_of(shape);
         if (map(writer, file, bytes)) {
-            fill(writer, rank, size, capacity, ticker);
-            ready = publish(folder, draft, rank);
+            fill(writer, rank, size, shape, ticker);
+            ready = memory_take(&writer->collectives.memory) && memory_take(&writer->tracer.memory) &&
+                    publish(folder, draft, kind, rank);
             if (!ready)
                 munmap(writer->header, bytes);
         }
         unlinkat(folder, draft, 0);
         close(file);
+    }
+    if (!ready) {
+        snprintf(draft, sizeof draft, "%s-%d.%ld" WRITER_REFUSED, kind, rank, (long)getpid());
+        close(openat(folder, draft, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     }
     close(folder);
     return ready;
@@ -241,12 +279,38 @@ static inline __attribute__((always_inline)) void append(struct writer *writer, 
         .message_bytes = timed->sent.bytes,
     };
     lane->last_exit_ns = writer->last_exit_ns = timed->exit;
+    lane->written = head + 1;
     atomic_store_explicit(lane->head, head + 1, memory_order_release);
 }
 
-static inline bool is_full(const struct lane *lane, uint64_t head)
+/* The same where all records that had room are written. */
+__attribute__((noinline)) static bool find_room(struct lane *lane, uint64_t head)
 {
-    return head - atomic_load_explicit(lane->tail, memory_order_acquire) > lane->mask;
+    struct memory *memory = &lane->memory;
+    uint64_t tail = atomic_load_explicit(lane->tail, memory_order_acquire);
+    uint64_t seen = atomic_load_explicit(&lane->seen, memory_order_relaxed);
+    if (head - tail > lane->mask || seen < lane->retry)
+        return false;
+    if (head >= memory->taken) {
+        bool is_slow = lane->last_exit_ns - lane->part_ns > SLOW_NS;
+        bool taken = memory_take(memory);
+        if (!taken || is_slow)
+            memory_give_back(memory, tail);
+        if (!taken && !memory_take(memory)) {
+            lane->retry = seen + RETRY;
+            return false;
+        }
+        lane->part_ns = lane->last_exit_ns;
+    }
+    uint64_t end = tail + lane->mask + 1;
+    lane->room = end < memory->taken ? end : memory->taken;
+    return true;
+}
+
+/* Whether there is room for the record `head`: it was read, and has memory. */
+static inline bool has_room(struct lane *lane, uint64_t head)
+{
+    return head < lane->room || find_room(lane, head);
 }
 
 static void drop(struct lane *lane)
@@ -263,8 +327,8 @@ static inline void put(struct writer *writer, struct timed timed, struct caller 
         drop(lane);
         return;
     }
-    uint64_t head = atomic_load_explicit(lane->head, memory_order_relaxed);
-    if (is_full(lane, head)) {
+    uint64_t head = lane->written;
+    if (!has_room(lane, head)) {
         drop(lane);
     } else {
         convert(writer, lane, &timed);
@@ -302,7 +366,8 @@ static void write_call(struct writer *writer, struct ring_call call)
     struct ring_header *header = writer->header;
     struct tracer *tracer = &writer->tracer;
     uint64_t head = atomic_load_explicit(&header->call_head, memory_order_relaxed);
-    if (head - atomic_load_explicit(&header->call_tail, memory_order_relaxed) >= WRITER_MAX_UNSEEN) {
+    bool is_unseen = head - atomic_load_explicit(&header->call_tail, memory_order_relaxed) >= WRITER_MAX_UNSEEN;
+    if (is_unseen || (head >= tracer->memory.taken && !memory_take(&tracer->memory))) {
         atomic_store_explicit(&tracer->op, RING_WANT_OP(tracer->applied), memory_order_relaxed);
         return;
     }
@@ -326,8 +391,8 @@ static bool is_anchor(const struct tracer *tracer, const struct ring_call *call)
 static void append_iteration(struct writer *writer, struct timed timed, uint32_t site, uint32_t every)
 {
     struct lane *lane = &writer->iterations;
-    uint64_t head = atomic_load_explicit(lane->head, memory_order_relaxed);
-    if (is_full(lane, head)) {
+    uint64_t head = lane->written;
+    if (!has_room(lane, head)) {
         drop(lane);
         return;
     }
@@ -389,6 +454,31 @@ bool writer_follow(struct writer *writer, const struct timed *timed, const struc
 void writer_put(struct writer *writer, struct timed timed, struct caller from)
 {
     put(writer, timed, from, NULL);
+}
+
+uint32_t writer_site(struct writer *writer, const char *name)
+{
+    if (!acquire(writer))
+        return SITE_UNKNOWN;
+    uint32_t site = sites_named(&writer->sites, name);
+    release(writer);
+    return site;
+}
+
+void writer_put_own(struct writer *writer, uint64_t enter, uint64_t exit, uint32_t site)
+{
+    struct lane *lane = &writer->collectives;
+    struct timed timed = {.enter = enter, .exit = exit, .bytes = RING_BYTES_UNKNOWN, .op = OP_INTERVAL};
+    if (!acquire(writer)) {
+        drop(lane);
+        return;
+    }
+    uint64_t head = lane->written;
+    if (has_room(lane, head))
+        append(writer, lane, &timed, site, 0, head);
+    else
+        drop(lane);
+    release(writer);
 }
 
 void writer_put_named(struct writer *writer, struct timed timed, const char *name)

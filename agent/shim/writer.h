@@ -5,12 +5,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "memory.h"
 #include "sites.h"
 #include "ticker.h"
 
 #define WRITER_MIN_CAPACITY 64u
 #define WRITER_MAX_CAPACITY (1u << 22)
 
+#define WRITER_REFUSED ".refused" /* ends the name of an empty file in place of a ring for which there was no room */
 #define WRITER_MAX_UNSEEN (1u << 20) /* calls written that no sidecar has seen; then no more are */
 
 /* A table of records: of collectives, or of iterations. */
@@ -18,6 +20,11 @@ struct lane {
     struct ring_record *records;
     uint64_t mask;         /* capacity - 1; not read from the file, which other processes can write */
     uint64_t last_exit_ns; /* of its last record */
+    uint64_t written;      /* records; the same as the head */
+    uint64_t room;         /* records below this one may be written */
+    uint64_t retry;        /* records seen when memory is to be asked for again */
+    uint64_t part_ns;      /* when memory was last taken */
+    struct memory memory;
     _Atomic uint64_t seen; /* records so far, including dropped ones */
     _Atomic uint64_t *head;
     _Atomic uint64_t *dropped;
@@ -32,6 +39,7 @@ struct tracer {
     uint32_t passed;               /* times that the anchor came since its last record */
     struct ring_call *calls;
     uint64_t mask;
+    struct memory memory;
 };
 
 #define TRACER_ALL UINT32_MAX
@@ -48,10 +56,11 @@ struct writer {
     struct sites sites;
 };
 
-/* Creates DIRECTORY/rank-RANK.PID.ring, or rank-RANK.PID-N.ring if that exists, with all its memory reserved. Capacity
- * in records of collectives, a power of two between WRITER_MIN_CAPACITY and WRITER_MAX_CAPACITY. The ticker must have been started. On
- * failure returns false and leaves no file. */
-bool writer_open(struct writer *writer, const char *directory, int rank, int size, uint32_t capacity,
+/* Creates DIRECTORY/KIND-RANK.PID.ring, or KIND-RANK.PID-N.ring if that exists. Capacity in records of collectives, a power
+ * of two between WRITER_MIN_CAPACITY and WRITER_MAX_CAPACITY; fewer where that is more than this process's share of
+ * the file system. Memory is taken as the ring fills. The ticker must have been started. On failure returns false and
+ * leaves an empty file that says so, where that is possible. */
+bool writer_open(struct writer *writer, const char *directory, const char *kind, int rank, int size, uint32_t capacity,
                  const struct ticker *ticker);
 
 /* Messages to other ranks. */
@@ -76,6 +85,12 @@ void writer_put(struct writer *writer, struct timed timed, struct caller from);
 
 /* The same for a site that the program names. */
 void writer_put_named(struct writer *writer, struct timed timed, const char *name);
+
+/* The site with this name, SITE_UNKNOWN if there is no room for one more. */
+uint32_t writer_site(struct writer *writer, const char *name);
+
+/* The same for an interval that the program has timed, in nanoseconds of CLOCK_MONOTONIC: of several threads in any order. */
+void writer_put_own(struct writer *writer, uint64_t enter, uint64_t exit, uint32_t site);
 
 /* A call that is no record of a collective. */
 struct call {

@@ -14,7 +14,7 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import READ_SECONDS, Output, serve
 from barograph_collector.daemon.settings import load_key
-from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.daemon.source import LogSource
 
 TABLES = [
     "paces",
@@ -61,11 +61,11 @@ def _serve(configuration: Configuration[AlertsSettings]) -> int:
 
     key, still = load_key(settings.key), threading.Lock()
     restore = Restore(scorer)
-    recall = Recall(scorer, lambda endpoint: LogReader(endpoint, READ_SECONDS, key), CLOCK.monotonic)
+    recall = Recall(scorer, lambda: LogReader(settings.collector, READ_SECONDS, key), CLOCK.monotonic)
 
-    def prepare(sources: Sequence[FollowedCollector]) -> None:
-        restore(sources, CLOCK.now())
-        recall.begin(sources)
+    def prepare(source: LogSource) -> None:
+        restore(source, CLOCK.now())
+        recall.begin(source)
 
     with closing(recall):
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from barograph_modeler.maxima.runtime import PRIOR_RUNS
 
+Unit: TypeAlias = Literal["sync point", "iteration"]
+"""What the nodes of a span have in common. Times per unit compare with those of the same unit only."""
 PRIOR_EXCESS: Final = 0.015
 """The prior of the spread of a node's excess between runs: half of PRIOR_SPREAD, that of their runtimes."""
 MAX_COUNTED: Final = 16

@@ -6,19 +6,20 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, get_args
 
 import numpy as np
 
+from barograph_agent.protocol.first_rows import FirstRows
 from barograph_agent.protocol.wire import Column
 from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.attribution.cause import Cause, KernelKind
 from barograph_alerts.attribution.coincidence import Coincidences, Neighbour
-from barograph_alerts.attribution.fleet import NodeRanking, e_bh, facility_share
+from barograph_alerts.attribution.fleet import NodeRanking, closed_e_bh, facility_share
 from barograph_alerts.attribution.imbalance import Imbalances
-from barograph_alerts.attribution.kernel.pressure import NODE, pressure
+from barograph_alerts.attribution.kernel.pressure import pressure
 from barograph_alerts.attribution.node_phases import NodePhases
-from barograph_alerts.attribution.node_speed import NodeSpeeds
 from barograph_alerts.attribution.suspects import Suspect, SuspectRows, suspects
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import ALPHA, MARGIN
@@ -30,7 +31,7 @@ from barograph_alerts.job.disturbances import DisturbanceHistory
 from barograph_alerts.job.job import UNASSIGNED, WatchedJob
 from barograph_alerts.job.monitor import JobMonitor
 from barograph_alerts.job.progress import ProgressHistory
-from barograph_alerts.job.references import References, accepted_workloads, changed_workloads
+from barograph_alerts.job.references import References, accepted_workloads
 from barograph_alerts.job.remaining import JobRemaining
 from barograph_alerts.job.rows import JobVerdict, remaining_output, score_output, unjudged_output, verdicts
 from barograph_collector.daemon.quarantine import Quarantine
@@ -46,6 +47,7 @@ MAX_JOBS: Final = 20_000
 """Jobs watched, and ended jobs that are kept."""
 MAX_JUDGED: Final = 200_000
 """Jobs with a final verdict that are known: a late row of an older one is taken for a job's whose begin was lost."""
+MAX_HELD: Final = 5_000  # rows of blocks of a job whose row of `jobs` has not come
 MAX_SUSPECTS: Final = 100
 """Nodes with most evidence that are reported."""
 UNKNOWN_PROGRAM: Final = "unknown"
@@ -55,6 +57,8 @@ WAIT_SECONDS: Final = 10.0
 is judged by itself."""
 MOVE_SECONDS: Final = 3.0
 """How long the verdict of an ended job waits for the word that it remains in its group."""
+FIRST_SHARE: Final = 2 / 3
+"""Of alpha, for a job's first judging; as much of the rest for each further one, as it is found in another group."""
 BLAMING: Final = frozenset({"straggler", *get_args(KernelKind)})
 """Causes whose members are the nodes to blame."""
 
@@ -81,9 +85,10 @@ class Scorer:
         self.ended: OrderedDict[str, tuple[WatchedJob, float]] = OrderedDict()
         self.nodes = NodeRanking()
         self.discovered: frozenset[str] = frozenset()
-        """Running jobs rejected by e-BH among all running jobs."""
+        """Jobs rejected by closed e-BH among all running jobs, with those that were when they ended."""
         self.sync_points: Counter[Outcome] = Counter()
         """Sync points of nodes, by what became of them when nodes were compared."""
+        self._first_rows = FirstRows()
         self.facility = 0.0
         """Share of slow jobs among running jobs if a common cause is likely, else 0."""
         self.quarantine = Quarantine(self._give_up)
@@ -94,7 +99,6 @@ class Scorer:
         self._progress = ProgressHistory()
         self._disturbances = DisturbanceHistory()
         self._surroundings = Coincidences()
-        self._speeds = NodeSpeeds()
         self._node_phases = NodePhases()
         self._imbalances = Imbalances()
         self._suspects = SuspectRows()
@@ -113,6 +117,7 @@ class Scorer:
             "jobs": self._read_jobs,
             "assignments": self._read_assignments,
             "blocks": self._read_blocks,
+            "sites": self._read_sites,
             "features": self._read_features,
             "silences": self._read_silences,
             "node_blocks": self._read_node_blocks,
@@ -168,10 +173,7 @@ class Scorer:
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: of no effect, rows have their times."""
-        if (read := self._readers.get(table)) is not None:
-            read(columns)
-        else:
-            self._references.read(table, columns)
+        self._readers.get(table, partial(self._references.read, table))(self._first_rows.of(table, columns))
 
     def add_work(self, name: str, spans: Sequence[WorkSpan]) -> None:
         """Add the work of the ranks or nodes of a job, in order of time."""
@@ -190,13 +192,9 @@ class Scorer:
         """Whether runtimes of the job's work are known."""
         return self._references.runtime(job.workload) is not None
 
-    def class_name(self, class_id: int) -> str:
-        """The name of a class."""
-        return self._references.name(class_id)
-
     def suspects(self) -> list[Suspect]:
         """The nodes with most evidence against them, at most MAX_SUSPECTS."""
-        return suspects(self.nodes, self._speeds.relative, MAX_SUSPECTS)
+        return suspects(self.nodes, MAX_SUSPECTS)
 
     @property
     def idle(self) -> bool:
@@ -220,7 +218,7 @@ class Scorer:
             except Exception as error:
                 self.quarantine.add("step", name, error)
         with self.quarantine.guard("fleet"):
-            self._judge_fleet()
+            self._judge_fleet(now)
             scores += self._compare_nodes(now)
         scores += [unjudged_output(name, workload, reason, now) for name, workload, reason in self._given_up]
         self._given_up.clear()
@@ -228,9 +226,10 @@ class Scorer:
 
     def _step_job(self, name: str, job: WatchedJob, now: float) -> Output | None:
         """Evaluate the new data of one job; its row of `scores`, if one is due."""
-        if not job.workload:
+        if not job.workload or job.imported:
             if job.ended:
-                # Its row of `jobs` was dropped on the way: there is nothing to compare it with.
+                # A run of other records is history; without a row of `jobs`, there is nothing to compare it with.
+                self._progress.end(name, job.exit_status, job.points)
                 self._close(name)
             return None
         if self._has_groups and not job.how:
@@ -299,49 +298,56 @@ class Scorer:
         return job.may_move and now - job.ended_at <= MOVE_SECONDS
 
     def _judge_runtime(self, job: WatchedJob, monitor: JobMonitor) -> None:
-        if job.imported:
-            return
         points = job.points if job.ended else sum(job.sync_points.values())
-        job.other_length = not self._progress.is_as_long(job.workload, points, over=job.ended)
         history = self._references.runtime(job.workload)
-        if job.ended and history is not None and job.runtime_seconds > history.expected_seconds:
-            # With fewer sync points it has done less, which is no reason to take longer.
-            job.other_length = job.other_length and not self._progress.is_shorter(job.workload, points)
-        if job.other_length or job.has_features:
+        length = self._progress.length(job.workload)
+        is_less = length is not None and points < length.lower
+        # With fewer sync points it has done less, which is no reason to take longer.
+        did_less = is_less and history is not None and job.runtime_seconds > history.expected_seconds
+        job.other_length = length is not None and not length.has(points) and (job.ended or not is_less) and not did_less
+        if job.other_length or job.has_features or job.is_unread:
             monitor.evidence.expect_another_runtime()
         elif history is not None and not history.vague:
             monitor.evidence.expect_runtime(history)
         elif job.runtime_prior is not None and not job.is_new:
             monitor.evidence.expect_runtime(job.runtime_prior)
         former = self._references.runtime(job.former) if job.ended and history is None else None
-        limit = math.inf if former is None or former.vague else former.upper_seconds
-        monitor.evidence.is_other_work = job.runtime_seconds > limit
+        monitor.evidence.is_unread, monitor.evidence.is_undecided = job.is_unread, False
+        if former is not None and not former.vague and job.runtime_seconds > former.upper_seconds:
+            if monitor.lost_to_others(job.started_at, job.runtime_seconds, former.expected_seconds):
+                monitor.evidence.expect_runtime(former)
+            else:
+                monitor.evidence.is_undecided = True
         runtime = job.runtime_seconds if job.ended else math.nan
-        monitor.judge_runtime(job.started_at, self._share(job), runtime)
+        monitor.judge_runtime(job.started_at, self._share(job), runtime, did_less=did_less)
 
     def _share(self, job: WatchedJob) -> float:
         """Completed share of the job's sync points, if other scales of its problem tell how many there are."""
         points = self._progress.sync_points(job.problem) if job.problem is not None else 0
         return sum(job.sync_points.values()) / points if points else math.nan
 
-    def _judge_fleet(self) -> None:
+    def _judge_fleet(self, now: float) -> None:
         evidence = {
             name: job.monitor.evidence for name, job in self.jobs.items() if job.monitor is not None and job.score >= 0
         }
-        self.discovered = e_bh({name: one.log_e for name, one in evidence.items()})
+        newest = takewhile(lambda item: item[1][1] == now, reversed(self.ended.items()))
+        ended = {name: job.monitor.evidence for name, (job, _) in newest if job.monitor is not None and job.score >= 0}
+        significant = closed_e_bh({name: one.log_e for name, one in (evidence | ended).items()})
+        self.discovered = significant.union(self.discovered.intersection(self.ended))
         slow = sum(one.open is not None and one.open.kind == "slow" for one in evidence.values())
         self.facility = facility_share(slow, len(evidence))
 
     def _compare_nodes(self, now: float) -> list[Output]:
         """Take the nodes of ended jobs as evidence; returns the rows of `suspects` to write."""
-        compared = self._node_phases.take(now)
+        compared = self._node_phases.take(now, self.jobs.__contains__)
         for one in compared:
             program = self._imbalances.program_of(one.job) or UNKNOWN_PROGRAM
             beyond = self._imbalances.add(one)
-            if is_new := self._is_new_evidence(one.job):
-                self.nodes.compare(one.excess, program, one.first, has_places=beyond is not None)
+            if not self._is_new_evidence(one.job):
+                continue
+            self.nodes.compare(one.excess, program, has_places=beyond is not None)
             if beyond is not None and one.places is not None:
-                self.nodes.compare_places(one.places.hosts, beyond, one.excess if is_new else {})
+                self.nodes.compare_places(one.places.hosts, beyond, one.excess)
         return list(self._suspects.rows(self.suspects(), now)) if compared else []
 
     def _is_new_evidence(self, job: str) -> bool:
@@ -354,35 +360,36 @@ class Scorer:
         self._progress.read_jobs(columns)
         for row in range(len(columns["job"])):
             if (job := self._job(columns["job"][row], columns["user"][row])) is not None:
-                job.offset = int(columns["offset"][row])
+                job.offset = int(columns["log_offset"][row])
                 job.begin({name: values[row] for name, values in columns.items()}, self.sync_points)
+                self._surroundings.began(columns["job"][row], job.started_at)
 
     def _read_assignments(self, columns: Mapping[str, Column]) -> None:
         self._has_groups = True
-        for name, workload, how in zip(columns["job"], columns["workload"], columns["how"], strict=True):
+        rows = zip(*(columns[name] for name in ("job", "workload", "how", "log_offset")), strict=True)
+        for name, workload, how, offset in rows:
             self._progress.assign(name, workload)
             if (job := self._job(name)) is not None:
-                job.assign(workload, how)
+                job.assign(workload, how, int(offset))
 
     def _read_signatures(self, columns: Mapping[str, Column]) -> None:
         for look in looks(columns):
             if may_move(look.elapsed_seconds, look.signature.intervals) and (job := self._job(look.job)) is not None:
-                job.looks.add(look.elapsed_seconds)
+                job.has_early_traffic = True
 
     def _read_runs(self, columns: Mapping[str, Column]) -> None:
-        imported = columns.get("imported", [0] * len(columns["job"]))
+        # Studies have no log.
+        later = [columns.get(name, [0] * len(columns["job"])) for name in ("imported", "log_offset")]
         names = ("job", "runtime_seconds", "exit_status", "intervals")
-        for name, runtime, status, points, other in zip(*(columns[name] for name in names), imported, strict=True):
+        for name, runtime, status, points, other, at in zip(*(columns[name] for name in names), *later, strict=True):
             if (job := self._job(name)) is not None:
                 job.runtime_seconds, job.ended, job.imported = float(runtime), True, bool(other)
-                job.exit_status, job.points = int(status), int(points)
+                job.exit_status, job.points, job.end_offset = int(status), int(points), int(at)
             else:
                 self._progress.end(name, int(status), int(points))
 
     def _read_events(self, columns: Mapping[str, Column]) -> None:
-        """Record changes of level; restart running jobs of workloads whose alarmed runs were accepted as history."""
-        for workload, at in changed_workloads(columns):
-            self._surroundings.changed(workload, at)
+        """Restart running jobs of workloads whose alarmed runs were accepted as history."""
         accepted = accepted_workloads(columns)
         for job in self.jobs.values():
             if job.workload in accepted:
@@ -399,7 +406,7 @@ class Scorer:
                 job.has_features = True
 
     def _read_silences(self, columns: Mapping[str, Column]) -> None:
-        for name, since, at in zip(columns["job"], columns["since"], columns["at"], strict=True):
+        for name, since, at in zip(columns["job"], columns["since"], columns["time"], strict=True):
             if (job := self._job(name)) is not None:
                 job.silences.append(SilentSpan(float(since), float(at)))
 
@@ -408,7 +415,14 @@ class Scorer:
             if (job := self._job(name)) is not None:
                 ends = np.asarray(columns["first_index"][rows]) + np.asarray(columns["count"][rows])
                 job.reach(np.asarray(columns["world"][rows]), ends)
-                job.waiting.append((blocks, np.asarray(columns["max_seconds"][rows])))
+                if job.workload or sum(len(held.class_ids) for held, _ in job.waiting) < MAX_HELD:
+                    job.waiting.append((blocks, np.asarray(columns["max_seconds"][rows])))
+
+    def _read_sites(self, columns: Mapping[str, Column]) -> None:
+        names = ("job", "class_id", "from_site", "to_site")
+        for name, class_id, before, at in zip(*(columns[c] for c in names), strict=True):
+            if (job := self._job(name)) is not None:
+                job.name_class(int(class_id), before, at)
 
     def _read_predictions(self, columns: Mapping[str, Column]) -> None:
         names = ("job", "method", "lower_seconds", "expected_seconds", "upper_seconds", "runs", "scales")
@@ -447,17 +461,12 @@ class Scorer:
                 job.workers.waiting.append(row)
 
     def _read_pressures(self, columns: Mapping[str, Column]) -> None:
-        names = list(columns)
         for values in zip(*columns.values(), strict=True):
-            row = dict(zip(names, values, strict=True))
+            row = dict(zip(columns, values, strict=True))
             if (job := self._job(row["job"])) is not None:
                 onset_at = job.monitor.open_since if job.monitor is not None else math.inf
                 ahead = job.node_work.clock_ahead(row["host"])
                 job.kernel.add(pressure(row, names_others=self.names_others, ahead=ahead), onset_at)
-                job.kernel.usual_compute = partial(self._speeds.usual, row["job"])
-            if row["rank"] == NODE:
-                span = float(row["ended_at"]) - float(row["began_at"])
-                self._speeds.add(row["host"], row["job"], float(row["compute_seconds"]), span)
 
     def _job(self, name: str, user: str = "") -> WatchedJob | None:
         """The watched job; None once it has its final verdict."""
@@ -479,11 +488,12 @@ class Scorer:
         own = self._applications.get(job.app, {})
         alpha, margin = own.get("alpha", self.alpha), own.get("margin", self._margin)
         nodes = JobNodes(job.nodes, self._imbalances.places_of(job.workload))
-        workload, pace = job.first_pace or ("", None)
-        if workload != job.workload:
+        workload, pace = (not job.is_unread and job.first_pace) or ("", None)
+        if workload != job.workload and not job.is_unread:
             with self.quarantine.guard("paces"):
                 pace = self._references.pace(job.workload)
-        return JobMonitor(pace, alpha, margin, longest, job.kernel, nodes)
+        share = FIRST_SHARE * (1 - FIRST_SHARE) ** job.judgings
+        return JobMonitor(pace, share * alpha, margin, longest, job.kernel, nodes)
 
     def _score(self, name: str, job: WatchedJob, now: float) -> Output:
         job.monitor = monitor = job.monitor or self._new_monitor(job)
@@ -500,15 +510,17 @@ class Scorer:
         if not alarms or job.explained == (len(alarms), blamed):
             return
         job.explained = len(alarms), blamed
+        onset_at = monitor.evidence.onset_at or alarms[-1].onset_at
         near = (
-            Neighbour(other, frozenset(one.hosts), one.started_at) for other, one in self.jobs.items() if other != name
+            Neighbour(other, frozenset(one.hosts), at)
+            for at, other in self._surroundings.near(onset_at)
+            if other != name and (one := self.jobs.get(other)) is not None
         )
-        onset_at = alarms[-1].onset_at
         job.coincidences = self._surroundings.find(job.workload, job.hosts, blamed, onset_at, near)
 
     def _finish(self, name: str, job: WatchedJob, now: float) -> None:
-        cause = job.monitor.cause if job.monitor is not None else Cause("unknown")
-        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, now, job.state, job.excess))
+        cause = job.monitor.cause if job.monitor is not None else Cause()
+        self._record(JobVerdict(name, job.workload, cause.kind, cause.members, job.hosts, job.state, job.excess))
         self.finished[job.state] += 1
         self._close(name)
         self._progress.end(name, job.exit_status, job.points)
@@ -528,7 +540,7 @@ class Scorer:
         # The first run of a workload has nothing to be compared with, and is the history of the second one.
         is_healthy = verdict.state in ("healthy", "unknown")
         self._imbalances.add_verdict(verdict.job, verdict.workload, is_healthy=is_healthy)
-        self._surroundings.ended(verdict.workload, verdict.hosts, verdict.at)
+        self._surroundings.ended(verdict.workload, verdict.hosts)
 
 
 def _application(workload: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.client.selection import select
-from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.daemon.source import LogSource
 from barograph_collector.storage.text import names_as_rows
 
 LAST_COUNTS: Final = {"paces": ("workload",), "bands": ("workload", "kind", "method", "class_id")}
@@ -27,35 +27,29 @@ _log = logging.getLogger(__name__)
 class Recall:
     """Reads for a scorer what it wants to know of workloads, those of all jobs that wait in one query of each table.
 
-    connect: a reader of its own, by the address of a collector. clock: monotonic, in seconds.
+    connect: a reader of its own. clock: monotonic, in seconds.
     """
 
     def __init__(
-        self, scorer: Scorer, connect: Callable[[str], LogReader], clock: Callable[[], float], most: int = WORKLOADS
+        self, scorer: Scorer, connect: Callable[[], LogReader], clock: Callable[[], float], most: int = WORKLOADS
     ) -> None:
         """most: workloads of a query."""
         self._scorer, self._connect, self._clock, self._most = scorer, connect, clock, most
-        self._source: FollowedCollector | None = None
+        self._source: LogSource | None = None
         self._reader: LogReader | None = None
-        self._log = ""
-        """Its name."""
         self._due = clock()
 
-    def begin(self, sources: Sequence[FollowedCollector]) -> None:
-        """Read the log that has what was learned, if it is one of these. Rows behind its offsets are followed."""
-        source = next((one for one in sources if LAST_COUNTS.keys() <= one.follower.offsets.keys()), None)
-        if source is not None:
-            self.close()
-            self._source, self._reader, self._log = source, self._connect(source.endpoint), source.name
-            self._scorer.begin_log()
+    def begin(self, source: LogSource) -> None:
+        """Read the log of a source, which follows the rows behind its offsets."""
+        self.close()
+        self._source, self._reader = source, self._connect()
+        self._scorer.begin_log()
 
     def poll(self, still: threading.Lock) -> None:
         """Read what is wanted. still: held while the scorer changes."""
         wanted = list(islice(self._scorer.wanted, self._most))
         if not wanted or self._source is None or self._source.trouble or self._clock() < self._due:
             return
-        if self._source.name != self._log:  # an earlier one, which is followed again
-            self.begin([self._source])
         assert self._reader is not None
         try:
             rows = [
@@ -78,5 +72,5 @@ class Recall:
 
 def _last_of(table: str, workloads: Iterable[str]) -> str:
     """The last rows of some workloads."""
-    columns, names = ", ".join(LAST_COUNTS[table]), names_as_rows(workloads)
-    return f'"offset" IN (SELECT max("offset") FROM "{table}" WHERE workload IN (SELECT {names}) GROUP BY {columns})'
+    key, names = ", ".join(LAST_COUNTS[table]), names_as_rows(workloads)
+    return f'log_offset IN (SELECT max(log_offset) FROM "{table}" WHERE workload IN (SELECT {names}) GROUP BY {key})'

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from barograph_alerts.attribution.coincidence import CHANGES
 from barograph_alerts.job.progress import JOBS
-from barograph_alerts.job.references import MAX_SITES
 from barograph_alerts.job.rows import VERDICT_COLUMNS
 from barograph_alerts.processor import BLAMING, MAX_JUDGED, Scorer
 from barograph_alerts.recall import LAST_COUNTS
@@ -17,7 +15,7 @@ from barograph_collector.client.backfill import Backfill, chosen
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.client.selection import ask, numbers_as_rows, select
 from barograph_collector.daemon.runner import observe
-from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.daemon.source import LogSource
 from barograph_collector.storage.text import names_as_rows
 
 MAX_ROWS: Final = 200_000
@@ -35,16 +33,9 @@ FARTHER: Final = 8
 LATEST: Final[Mapping[str, int]] = {"runs": JOBS, "phases": MAX_ROWS, "nodes": MAX_ROWS, "pressures": 20_000}
 """How many of the latest rows are read. Of `runs`: those of the jobs whose sync points are known; of `pressures`: a
 node's speed is a median over its last jobs."""
-CHANGED: Final = "kind = 'regime-closed'"
-"""The rows of `events` that matter."""
-LAST_ROWS: Final[Mapping[str, str]] = {
-    "sites": f'SELECT max("offset") FROM sites WHERE {{within}} GROUP BY class_id ORDER BY 1 DESC LIMIT {MAX_SITES}',
-    "events": f'SELECT "offset" FROM events WHERE {{within}} AND {CHANGED} ORDER BY 1 DESC LIMIT {CHANGES}',
-}
-"""Offsets of rows that count, of tables that are about no job."""
-ACCEPTED: Final = "detail LIKE '%\"accepted\"%'"
-"""Those of workloads whose alarmed runs have become the history."""
-SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "blocks", "silences", "signatures")
+ACCEPTED: Final = "kind = 'regime-closed' AND detail LIKE '%\"accepted\"%'"
+"""Rows of `events` of workloads whose alarmed runs have become the history."""
+SINCE_OPEN: Final = ("features", "node_blocks", "workers", "pressures", "sites", "blocks", "silences", "signatures")
 """Tables of which those of open jobs are read from the begin of the first on."""
 OF_JOBS: Final = frozenset(SINCE_OPEN) | {"runs", "predictions", "phases", "nodes"}
 """Tables whose rows of an open job are read in the order of the log. Those of `predictions` are for open jobs only."""
@@ -62,50 +53,36 @@ class Restore:
         """near: as of `nearest_first`."""
         self._scorer = scorer
         self._near = near
-        self._logs: dict[tuple[str, str], _ReadLog] = {}
-        """By the address of the collector and the name of its log."""
-        self._learned: LogReader | None = None
-        """Reads the log that has what was learned."""
+        self._log = _ReadLog()
 
-    def __call__(self, sources: Sequence[FollowedCollector], now: float) -> None:
-        """Read these collectors. now: Unix seconds.
+    def __call__(self, source: LogSource, now: float) -> None:
+        """Read the log. now: Unix seconds.
 
-        Raises LogUnavailable and ReadRefused. It may be called again then, and for further collectors later: each row
-        is read once.
+        Raises LogUnavailable and ReadRefused. It may be called again then: each row is read once.
         """
-        self._learned = next((one.reader for one in sources if "paces" in one.follower.offsets), self._learned)
         # Before the rows of `jobs`: a job with rows up to here is among them.
-        heads = [_head(source) for source in sources]
-        logs = [self._logs.setdefault((source.endpoint, source.name), _ReadLog()) for source in sources]
-        # Verdicts of all, before jobs of any.
-        for source, log in zip(sources, logs, strict=True):
-            self._read_scores(source, log, now)
+        head, log, reader = _head(source), self._log, source.reader
+        self._read_scores(reader, now)
         for table in ("jobs", "assignments"):
-            for source, log in zip(sources, logs, strict=True):
-                self._read(source, log, table, now)
-        begun = set().union(*(log.jobs for log in self._logs.values()))
-        for source, log, head in zip(sources, logs, heads, strict=True):
-            names = log.jobs | (log.assigned - begun)
-            self._scorer.forget_before(log.first, names)
-            self._close_ended(source, log, names)
-            self._scorer.give_up_before(log.long_ago, names)
-            opened = self._scorer.open_jobs(names, head)
-            for table in LAST_ROWS:
-                if table in source.follower.offsets:
-                    self._read_last(source, table, head, now)
-            for table in LATEST:
-                self._read_latest(source, table, head, opened, now)
-            self._read_first_paces(opened)
-            for table in (OF_JOBS | LAST_COUNTS.keys()) & source.follower.offsets.keys() - LATEST.keys():
-                source.follower.offsets[table] = head
-            source.backfills = [
-                Backfill(source.reader, dict.fromkeys(sorted(OF_JOBS), min(jobs.values())), jobs)
-                for jobs in nearest_first(opened, head, self._near)
-            ]
+            self._read(source, table, now)
+        names = log.jobs | log.assigned
+        self._scorer.forget_before(log.first, names)
+        self._close_ended(reader, names)
+        self._scorer.give_up_before(log.long_ago, names)
+        opened = self._scorer.open_jobs(names, head)
+        for table in LATEST:
+            self._read_latest(source, table, head, opened, now)
+        self._read_first_paces(reader, opened)
+        for table in (OF_JOBS | LAST_COUNTS.keys()) - LATEST.keys():
+            source.follower.offsets[table] = head
+        source.backfills = [
+            Backfill(reader, dict.fromkeys(sorted(OF_JOBS), min(jobs.values())), jobs)
+            for jobs in nearest_first(opened, head, self._near)
+        ]
 
-    def _read_scores(self, source: FollowedCollector, log: _ReadLog, now: float) -> None:
+    def _read_scores(self, reader: LogReader, now: float) -> None:
         """Read the latest final verdicts, those before that blame nodes, and then the names of the judged jobs."""
-        reader = source.reader
+        log = self._log
         days, _ = ask(
             reader,
             "SELECT min(first_offset), min(first_offset) FILTER (NOT archived), max(first_offset) FILTER (day <="
@@ -115,9 +92,9 @@ class Restore:
         log.first = max(first, reader.read("jobs", -MAX_ROWS, 1).next_offset)
         finals, lacking = ask(
             reader,
-            f'SELECT min("offset"), min("offset") FILTER (number <= {MAX_VERDICTS}) FROM (SELECT "offset",'
-            f' row_number() OVER (ORDER BY "offset" DESC) AS number FROM scores WHERE {_final(log)}'
-            f" ORDER BY number LIMIT {max(MAX_JUDGED // len(self._logs), MAX_VERDICTS)})",
+            f"SELECT min(log_offset), min(log_offset) FILTER (number <= {MAX_VERDICTS}) FROM (SELECT log_offset,"
+            f" row_number() OVER (ORDER BY log_offset DESC) AS number FROM scores WHERE {_final(log)}"
+            f" ORDER BY number LIMIT {MAX_JUDGED})",
         )
         if lacking:
             # Jobs that began in days which cannot be read may have their verdicts there.
@@ -126,70 +103,56 @@ class Restore:
         if not oldest:
             return
         blaming = ", ".join(f"'{cause}'" for cause in sorted(BLAMING))
-        within = f'{_final(log)} AND "offset" >= {oldest}'
-        matters = f'"offset" > {log.verdict} AND ("offset" >= {kept} OR cause IN ({blaming}))'
+        within = f"{_final(log)} AND log_offset >= {oldest}"
+        matters = f"log_offset > {log.verdict} AND (log_offset >= {kept} OR cause IN ({blaming}))"
         for page in select(reader, "scores", f"{within} AND {matters}", VERDICT_COLUMNS):
             observe(self._scorer, "scores", page.columns, now)
             log.verdict = page.next_offset
-        for page in select(reader, "scores", f'{within} AND "offset" > {log.judged}', ["job"]):
+        for page in select(reader, "scores", f"{within} AND log_offset > {log.judged}", ["job"]):
             self._scorer.close(page.columns["job"])
             log.judged = page.next_offset
 
-    def _read(self, source: FollowedCollector, log: _ReadLog, table: str, now: float) -> None:
+    def _read(self, source: LogSource, table: str, now: float) -> None:
         """Read the rows of jobs that have no verdict, and the latest ones of those that have."""
-        after, reader = source.follower.offsets[table], source.reader
+        after, reader, log = source.follower.offsets[table], source.reader, self._log
         kept, upto = (reader.read(table, -rows, 1).next_offset for rows in (JOBS, 1))
         if upto <= after:
             return
         is_open = (
-            f'"offset" >= {log.first} AND job NOT IN (SELECT job FROM scores WHERE {_final(log)})'
-            f' AND ("offset" >= {log.long_ago} OR job NOT IN (SELECT job FROM runs))'
+            f"log_offset >= {log.first} AND job NOT IN (SELECT job FROM scores WHERE {_final(log)})"
+            f" AND (log_offset >= {log.long_ago} OR job NOT IN (SELECT job FROM runs))"
         )
-        within = f'"offset" > {after} AND "offset" <= {upto}'
-        for page in select(reader, table, f'{within} AND ("offset" >= {kept} OR ({is_open}))'):
+        within = f"log_offset > {after} AND log_offset <= {upto}"
+        for page in select(reader, table, f"{within} AND (log_offset >= {kept} OR ({is_open}))"):
             observe(self._scorer, table, page.columns, now)
-            source.note(table, page.columns)
             source.follower.offsets[table] = page.next_offset
             (log.jobs if table == "jobs" else log.assigned).update(page.columns["job"])
         source.follower.offsets[table] = upto
 
-    def _close_ended(self, source: FollowedCollector, log: _ReadLog, names: Collection[str]) -> None:
+    def _close_ended(self, reader: LogReader, names: Collection[str]) -> None:
         """Watch no job that began long ago and has ended: the lake keeps no verdict for ever."""
-        old = sorted(self._scorer.open_jobs(names, log.long_ago - 1))
+        old = sorted(self._scorer.open_jobs(names, self._log.long_ago - 1))
         for start in range(0, len(old), JOBS_OF_QUERY):
             listed = names_as_rows(old[start : start + JOBS_OF_QUERY])
-            for page in select(source.reader, "runs", f"job IN (SELECT {listed})", ["job"]):
+            for page in select(reader, "runs", f"job IN (SELECT {listed})", ["job"]):
                 self._scorer.close(page.columns["job"])
 
-    def _read_last(self, source: FollowedCollector, table: str, head: int, now: float) -> None:
-        """Read those of the latest rows up to an offset that count."""
-        after, oldest = source.follower.offsets[table], source.reader.read(table, -MAX_ROWS, 1)
-        if oldest.rows and oldest.next_offset <= head:
-            within = f'"offset" BETWEEN {max(after + 1, oldest.next_offset)} AND {head}'
-            last = LAST_ROWS[table].format(within=within)
-            for page in select(source.reader, table, f'"offset" IN ({last})'):
-                observe(self._scorer, table, page.columns, now)
-        source.follower.offsets[table] = max(head, after)
-
-    def _read_first_paces(self, opened: Collection[str]) -> None:
+    def _read_first_paces(self, reader: LogReader, opened: Collection[str]) -> None:
         """Read the paces that there were when jobs began, where there are later ones.
 
-        By times: offsets of the first collector's log say nothing about jobs of the others. Where alarmed runs of a
-        workload were accepted since, the last pace counts.
+        Where alarmed runs of a workload were accepted since, the last pace counts.
         """
-        if (reader := self._learned) is None:
-            return
         begun = [(job, workload, at) for job, workload, at in self._scorer.begun(opened) if math.isfinite(at)]
         for start in range(0, len(begun), JOBS_OF_QUERY):
             jobs, workloads, times = zip(*begun[start : start + JOBS_OF_QUERY], strict=True)
             values = f"{names_as_rows(jobs)}, {names_as_rows(workloads)}, {numbers_as_rows(times, 'DOUBLE')}"
-            within = f'"offset" >= {reader.read("paces", -MAX_ROWS, 1).next_offset}'
+            within = f"log_offset >= {reader.read('paces', -MAX_ROWS, 1).next_offset}"
             found, _ = ask(
                 reader,
                 f"WITH begun(job, workload, since) AS (SELECT {values})"
-                ' SELECT max("offset") FILTER (fitted_at <= since) AS first, job FROM begun JOIN paces USING (workload)'
-                f' WHERE {within} AND NOT EXISTS (FROM events WHERE {CHANGED} AND source = workload AND "at" >= since'
-                f' AND {ACCEPTED}) GROUP BY job HAVING first < max("offset")',
+                " SELECT max(log_offset) FILTER (fitted_at <= since) AS first, job FROM begun JOIN paces"
+                f" USING (workload) WHERE {within} AND NOT EXISTS (FROM events WHERE source = workload"
+                f" AND time >= since AND {ACCEPTED}) GROUP BY job HAVING first < max(log_offset)",
                 JOBS_OF_QUERY,
             )
             of_offset: dict[int, list[str]] = {}
@@ -197,23 +160,20 @@ class Restore:
                 of_offset.setdefault(offset, []).append(job)
             if not of_offset:
                 continue
-            for page in select(reader, "paces", f'"offset" IN (SELECT {numbers_as_rows(of_offset, "BIGINT")})'):
-                for number, offset in enumerate(page.columns["offset"]):
+            for page in select(reader, "paces", f"log_offset IN (SELECT {numbers_as_rows(of_offset, 'BIGINT')})"):
+                for number, offset in enumerate(page.columns["log_offset"]):
                     row = {name: values[number] for name, values in page.columns.items()}
                     for job in of_offset[int(offset)]:
                         self._scorer.begin_with(job, row)
 
-    def _read_latest(
-        self, source: FollowedCollector, table: str, head: int, opened: Collection[str], now: float
-    ) -> None:
+    def _read_latest(self, source: LogSource, table: str, head: int, opened: Collection[str], now: float) -> None:
         """Read the latest rows of a table up to an offset, but those that a backfill will read."""
         after = source.follower.offsets[table]
         for page in source.reader.read_all(table, after) if after else source.reader.read_latest(table, LATEST[table]):
-            rows = zip(page.columns["offset"], page.columns["job"], strict=True)
+            rows = zip(page.columns["log_offset"], page.columns["job"], strict=True)
             part = chosen(page.columns, [at <= head and job not in opened for at, job in rows])
             if part is not None:
                 observe(self._scorer, table, part, now)
-                source.note(table, part)
             source.follower.offsets[table] = min(page.next_offset, head)
             if page.next_offset > head:
                 break
@@ -237,7 +197,7 @@ class _ReadLog:
 
 def _final(log: _ReadLog) -> str:
     """The rows of `scores` that are final verdicts of jobs that may be open. A verdict follows the job's first row."""
-    return f'final = 1 AND "offset" > {log.first}'
+    return f"final = 1 AND log_offset > {log.first}"
 
 
 def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> list[dict[str, int]]:
@@ -258,6 +218,6 @@ def nearest_first(opened: Mapping[str, int], head: int, near: int = NEAR) -> lis
     return groups
 
 
-def _head(source: FollowedCollector) -> int:
+def _head(source: LogSource) -> int:
     """The offset of the last row of what jobs have most of."""
     return max((page.next_offset for table in SINCE_OPEN for page in source.reader.read_latest(table, 1)), default=0)

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from barograph_agent.system.clock import CLOCK, Clock
 from barograph_collector.daemon.families import counter, gauge
 from barograph_collector.ingest.counters import Counters, Durations
-from barograph_collector.lake.publisher import LakeFigures
+from barograph_collector.lake.sealer import LakeFigures
 from barograph_collector.storage.store import JOURNAL_SUFFIX
 
 
@@ -29,9 +29,7 @@ class Exporter(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics with their present values."""
-        for field in dataclasses.fields(self._counters):
-            if field.metadata:
-                yield _metric(field.name, field.metadata, getattr(self._counters, field.name))
+        yield from _exposed("barograph_collector_", self._counters)
         lag = self._counters.lag_seconds(self._clock.monotonic())
         path = self._database
         journal = path.with_name(f"{path.name}{JOURNAL_SUFFIX}").glob("*")
@@ -50,7 +48,7 @@ class Exporter(Collector):
 
 
 class LakeExporter(Collector):
-    """Exposes the figures of a publisher."""
+    """Exposes the figures of a sealer."""
 
     def __init__(self, figures: LakeFigures, clock: Clock = CLOCK) -> None:
         self._figures = figures
@@ -58,26 +56,19 @@ class LakeExporter(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics with their present values."""
-        figures = self._figures
-        lag = figures.lag_seconds(self._clock.monotonic())
-        for family, name, text, value in (
-            (gauge, "last_offset", "Offset of the last row in the lake.", figures.position),
-            (gauge, "lag_seconds", "Age of the oldest rows of the database that the lake lacks, in seconds.", lag),
-            (counter, "rows", "Rows brought into the lake since the start.", figures.rows),
-            (counter, "files", "Parquet files written for them.", figures.files),
-            (counter, "files_merged", "Files that merges have replaced.", figures.merged),
-            (counter, "days_archived", "Days that have left the database for the lake.", figures.archived),
-            (counter, "days_expired", "Days of one table and cluster whose period was over.", figures.expired),
-            (counter, "bytes", "Size of these files, in bytes.", figures.bytes),
-            (counter, "failures", "Failed attempts to bring rows into the lake.", figures.failures),
-        ):
-            yield family(f"barograph_lake_{name}", text, value)
-        name, text = "barograph_lake_commit_seconds", "Duration of batches, from reading to commit, in seconds."
-        yield SummaryMetricFamily(name, text, figures.commits.count, figures.commits.seconds)
+        yield from _exposed("barograph_lake_", self._figures)
+        text = "Largest possible age of the oldest rows of the database that the lake lacks, in seconds."
+        yield gauge("barograph_lake_lag_seconds", text, self._figures.lag_seconds(self._clock.now()))
+
+
+def _exposed(prefix: str, figures: Counters | LakeFigures) -> Iterator[Metric]:
+    for field in dataclasses.fields(figures):
+        if field.metadata:
+            name = f"{'barograph_' if field.name.startswith('agent_') else prefix}{field.name}"
+            yield _metric(name, field.metadata, getattr(figures, field.name))
 
 
 def _metric(name: str, about: Mapping[str, Any], value: Any) -> Metric:
-    name = f"barograph_{name}" if name.startswith("agent_") else f"barograph_collector_{name}"
     if isinstance(value, Durations):
         return SummaryMetricFamily(name, about["help"], value.count, value.seconds)
     family = gauge if about["gauge"] else counter

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import logging
 import os
-import resource
 import sys
 import threading
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from barograph_agent.settings.sources import Configuration
+from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_collector.auth.keys import Keyring, KeysError
 from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
@@ -21,10 +21,9 @@ from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.exporter import Exporter, LakeExporter
-from barograph_collector.ingest.drain import DrainFiles
-from barograph_collector.lake.expiry import Periods
+from barograph_collector.lake.keep import Keep
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
+from barograph_collector.lake.sealer import Sealer
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
 from barograph_collector.storage.connection import StoreError
@@ -52,17 +51,16 @@ def _start(configuration: Configuration[CollectorSettings]) -> int:
 
 
 def _serve(configuration: Configuration[CollectorSettings]) -> int:
-    # Each connection needs a descriptor.
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    raise_descriptor_limit()
     limit_arenas()
     settings = configuration.settings
     notifier = Notifier(os.environ)
     state = settings.state or Path()
     keyring = Keyring(settings.keys) if settings.keys else None
     lake = _prepare(settings, state)
-    with Shutdown() as shutdown, Store(state / LOG, lake=lake and lake.data) as store:
-        publisher = None if lake is None else Publisher(store, lake, periods=Periods.read(settings.lake_keep))
+    data, seconds = lake and lake.data, settings.lake_period
+    with Shutdown() as shutdown, Store(state / LOG, lake=data, period_seconds=seconds) as store:
+        sealer = None if lake is None else Sealer(store, lake, keep=Keep.read(settings.lake_keep))
         collector = Collector(
             store,
             settings.listen,
@@ -72,22 +70,21 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
             rows_per_second=settings.rate,
             retention=settings.retention,
             reserve_bytes=settings.reserve,
-            publisher=publisher,
+            sealer=sealer,
         )
         registry, beat = daemon_registry("collector")
         registry.register(Frozen(Exporter(collector.counters, store.path), collector.counters.still))
-        if publisher is not None:
-            registry.register(LakeExporter(publisher.figures))
+        if sealer is not None:
+            registry.register(LakeExporter(sealer.figures))
 
         def apply() -> None:
             now = configuration.settings
             collector.limit(now.rate, now.retention, now.reserve)
-            if publisher is not None:
-                publisher.expirer.periods = Periods.read(now.lake_keep)
+            if sealer is not None:
+                sealer.keep = Keep.read(now.lake_keep)
             store.calendar.confirm()
 
         reload = Reload(configuration, apply, notifier, registry)
-        drain = DrainFiles(state, collector.drain, collector.progress)
         collector.start()
         try:
             exposition = serve_metrics(registry, *settings.metrics)
@@ -113,11 +110,10 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
                 reload.run()
             if keyring is not None:
                 keyring.poll()
-            drain.poll()
-            if publisher is not None:
-                publisher.watch()
+            if sealer is not None:
+                sealer.watch()
         notifier.stopping()
-        timer = threading.Timer(LEAVE_SECONDS, _leave)
+        timer = threading.Timer(LEAVE_SECONDS, _leave, [collector])
         timer.daemon = True
         timer.start()
         in_time = collector.stop(2 * LEAVE_SECONDS)
@@ -146,10 +142,10 @@ def limit_arenas() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
 
 
-def _leave() -> None:
+def _leave(collector: Collector) -> None:
     """Exit even while a thread waits for a commit, a checkpoint or the disk: acknowledged rows are in the journal."""
     _log.warning("not done within %g s: the next start commits the rest of the journal to the database", LEAVE_SECONDS)
-    os._exit(Exit.OK)
+    os._exit(Exit.OK if collector.failure is None else Exit.FAILED)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,19 @@ import ipaddress
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Meta
 
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
 from barograph_agent.settings.setting import REQUIRED, Directory, File, Form, Option, Size, declared, path
-from barograph_agent.settings.sources import ConfigError, Configuration
+from barograph_agent.settings.sources import ConfigError, Configuration, site_file
 from barograph_collector.auth.http_access import is_loopback
-from barograph_collector.daemon.options import add_option
+from barograph_collector.daemon.options import add_config, add_option
 from barograph_collector.daemon.settings import DaemonSettings, Metrics
-from barograph_collector.lake.expiry import FORM, Periods
-from barograph_collector.lake.lease import redacted
+from barograph_collector.lake.catalog import redacted
+from barograph_collector.lake.keep import FORM, Keep
 from barograph_collector.lake.place import Lake, lake_place
 from barograph_collector.storage.days.data_path import SCHEME
 from barograph_collector.storage.days.extensions import extension
@@ -68,7 +68,7 @@ def _url(value: str, schemes: Collection[str], good: Callable[[SplitResult], boo
 
 def periods(value: str) -> str:
     """Check periods of the lake. Raises ValueError."""
-    Periods.read(value)
+    Keep.read(value)
     return value
 
 
@@ -116,9 +116,14 @@ class CollectorSettings(DaemonSettings, frozen=True):
         Size,
         Option("size of the database, as in 500G, above which the oldest day is deleted; 0: no limit", reloads=True),
     ] = 0
-    reserve: Annotated[Size, Option("free disk space below which rows are refused; reads continue", reloads=True)] = (
-        512 * 2**20
-    )
+    reserve: Annotated[
+        Size,
+        Option(
+            "free space on the disks of log and journal below which rows are refused, and on the lake's below which no"
+            " period is sealed; reads continue",
+            reloads=True,
+        ),
+    ] = 512 * 2**20
     lake: Annotated[
         str | None,
         Form("PLACE", "a directory or s3://BUCKET/PREFIX", lake_place),
@@ -147,8 +152,14 @@ class CollectorSettings(DaemonSettings, frozen=True):
     lake_keep: Annotated[
         str,
         Form("PERIODS", FORM, periods),
-        Option("days before today that the lake keeps, as in '730 pressures=90 test/=30'; empty: all", reloads=True),
+        Option("days before today that the lake keeps, as in '730 pressures=90'; empty: all", reloads=True),
     ] = ""
+    lake_period: Annotated[
+        float,
+        Meta(ge=1),
+        Form("SECONDS", "seconds, 1 or more"),
+        Option("length of a period, whose rows become a file of each table in the lake"),
+    ] = 3600.0
     metrics: Metrics = ("127.0.0.1", 7451)
 
     @property
@@ -192,6 +203,31 @@ def add_lake_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a lake."""
     for name in LAKE:
         add_option(parser, declared(CollectorSettings)[name])
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a log and its lake, and the file that has them otherwise."""
+    add_config(parser)
+    add_option(parser, declared(CollectorSettings)["state"])
+    add_lake_options(parser)
+
+
+class NamedLog(NamedTuple):
+    """Where a log is: its state directory, its lake, and its journal if that is apart."""
+
+    state: Path
+    lake: Lake | None
+    journal: Path | None
+
+
+def named_log(options: argparse.Namespace) -> NamedLog:
+    """The log that these options name, or that of the configuration. Raises ConfigError and LakeError."""
+    given = {name: value for name in ("state", *LAKE) if (value := getattr(options, name)) is not None}
+    file = options.config or site_file(os.environ)
+    configuration = Configuration(CollectorSettings, given=given, environment=os.environ, file=file, complete=True)
+    settings = configuration.settings
+    state = settings.state or Path()
+    return NamedLog(state, settings.lake_of(state), settings.journal)
 
 
 def named_lake(options: argparse.Namespace) -> Lake | None:

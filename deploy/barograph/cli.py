@@ -8,11 +8,15 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+from barograph_agent.command import NotRunnable, complete_streams, of_arguments, replace
+from barograph_agent.shim import is_disabled
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a checkout may be run by any Python
     sys.exit(f"barograph: Python is {sys.version.split()[0]}, expected 3.11 or later")
@@ -33,6 +37,13 @@ class CommandError(Exception):
         super().__init__(text)
         if status is not None:
             self.status = status
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes options by their whole names only: the next version may give an abbreviation two meanings."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"allow_abbrev": False})
 
 
 class Command(NamedTuple):
@@ -57,7 +68,6 @@ COMMANDS: Final[dict[str, Command]] = {
         "barograph.site.command", "server", "serve a web page of jobs, alarms, applications and predictions"
     ),
     "sql": Command("barograph.commands.sql", "server", "query the log with a SELECT"),
-    "export": Command("barograph.commands.export", "server", "write rows of the log to a file: Parquet, CSV, Extra-P"),
     "predict": Command(
         "barograph.commands.predict", "server", "predict the runtime of a run, also at scales that have not been run"
     ),
@@ -69,23 +79,21 @@ COMMANDS: Final[dict[str, Command]] = {
     "collector": Command("barograph_collector.main", "server", "the log: stores rows and serves reads"),
     "modeler": Command("barograph_modeler.main", "server", "learns bands from the log and writes them back"),
     "alerts": Command("barograph_alerts.main", "server", "scores running jobs against their bands"),
-    "backtest": Command("barograph.lab.backtest.command", "server", "score bands and models on past measurements"),
-    "bench": Command("barograph.lab.bench.command", "server", "measure a collector's throughput on this machine"),
-    "plan": Command("barograph.lab.plan", "server", "propose the runs to measure for a model of weak scaling"),
-    "study": Command("barograph.lab.study", "server", "make the tables of the papers on scaling from your own runs"),
-    "replay": Command("barograph.lab.replay.command", "server", "score a recorded run as if it were live"),
-    "record": Command("barograph.lab.replay.record", "", "record a live job for `barograph replay`"),
+    "backtest": Command("barograph_lab.backtest.command", "lab", "score bands and models on past measurements"),
+    "bench": Command("barograph_lab.bench.command", "lab", "measure a collector's throughput on this machine"),
+    "plan": Command("barograph_lab.plan", "lab", "propose the runs to measure for a model of weak scaling"),
+    "study": Command("barograph_lab.study", "lab", "make the tables of the papers on scaling from your own runs"),
+    "replay": Command("barograph_lab.replay.command", "lab", "score a recorded run as if it were live"),
+    "record": Command("barograph_lab.replay.record", "", "record a live job for `barograph replay`"),
     "canary": Command("barograph.operate.canary", "server", "check alarms end to end with a synthetic job"),
     "instrument": Command("barograph.instrument", "instrument", "insert probes of run features into C and C++ sources"),
-    "features": Command("barograph.lab.features", "server", "tabulate and select features of instrumented runs"),
-    "bsp": Command("barograph.lab.bsp.command", "harness", "measure intervals of a known workload, under mpiexec"),
+    "features": Command("barograph_lab.features", "lab", "tabulate and select features of instrumented runs"),
+    "bsp": Command("barograph_lab.bsp.command", "lab", "measure intervals of a known workload, under mpiexec"),
     "backup": Command("barograph.upkeep.backup", "server", "copy the log while the collector runs"),
     "restore": Command("barograph.upkeep.restore", "server", "make a backup the log of a collector"),
-    "drain": Command("barograph.upkeep.drain", "server", "let the collector take no more rows, for maintenance"),
     "erase": Command("barograph.upkeep.erase", "server", "remove a user's jobs from the log and the lake"),
     "spool": Command("barograph.operate.spool", "", "list or deliver what earlier runs could not deliver"),
     "doctor": Command("barograph.operate.doctor", "", "check whether runs on this node can be watched"),
-    "ring": Command("barograph.commands.ring", "", "print the contents of a ring file"),
     "files": Command("barograph.operate.files", "", "list the installed units, hooks, rules and dashboards"),
     "completion": Command("barograph.commands.completion", "server", "print a shell completion script"),
 }
@@ -93,10 +101,10 @@ COMMANDS: Final[dict[str, Command]] = {
 
 READERS: Final[dict[str, tuple[str, ...]]] = {
     "users": ("run", "status", "predict", "spool", "instrument"),
-    "operators": ("up", "page", "nodes", "import", "config", "keys", "backup", "restore", "drain", "erase", "doctor",
+    "operators": ("up", "page", "nodes", "import", "config", "keys", "backup", "restore", "erase", "doctor",
                   "canary", "files", "completion", "collector", "modeler", "alerts"),
-    "performance engineers": ("work", "report", "sql", "export", "features", "plan"),
-    "developers, and studies": ("demo", "ring", "record", "replay", "backtest", "bench", "study", "bsp"),
+    "performance engineers": ("work", "report", "sql", "features", "plan"),
+    "developers, and studies": ("demo", "record", "replay", "backtest", "bench", "study", "bsp"),
 }  # fmt: skip
 """The commands by their readers, as --help lists them."""
 
@@ -135,6 +143,10 @@ def usage() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run one subcommand; returns its exit status."""
     words = sys.argv[1:] if arguments is None else arguments
+    complete_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names and table lines may have characters that the locale has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _run(words)
         sys.stdout.flush()
@@ -143,6 +155,31 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return status
+
+
+def _unwatched(arguments: list[str]) -> int:
+    """`barograph run` without what it imports; it returns only if the command cannot be started."""
+    try:
+        replace(of_arguments(arguments), os.environ)
+    except NotRunnable as error:
+        print(f"barograph: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+def _main_of(words: list[str], module: str) -> Callable[[list[str]], int]:
+    """The function of a subcommand. A command runs also where what watches it cannot be imported, or is disabled."""
+    is_run = words[0] == "run" and of_arguments(words[1:])
+    if is_run and is_disabled(os.environ):
+        return _unwatched
+    try:
+        main: Callable[[list[str]], int] = importlib.import_module(module).main
+    except Exception as error:
+        if not is_run:
+            raise
+        print(f"barograph: not watching this run: {type(error).__name__}: {error}", file=sys.stderr)
+        return _unwatched
+    return main
 
 
 def _run(words: list[str]) -> int:
@@ -161,7 +198,7 @@ def _run(words: list[str]) -> int:
         print(f"barograph: unknown command {words[0]!r}; {expected}", file=sys.stderr)
         return USAGE_ERROR
     try:
-        status: int = importlib.import_module(command.module).main(words[1:])
+        status = _main_of(words, command.module)(words[1:])
     except ModuleNotFoundError as error:
         if not command.lacks(error):
             raise

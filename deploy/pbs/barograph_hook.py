@@ -5,13 +5,17 @@ For the installation see docs/operator/pbs-flux.md. Errors are logged and never 
 
 import os
 import pwd
+import resource
 import subprocess
+import tempfile
 
 import pbs
 
 HOOKS = "/etc/barograph/hooks"
 SECONDS = 5
 """Timeout; exceeds the 1.5 s limit of `bounded`."""
+MAX_BYTES = 2**16
+"""Of what a hook prints."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -23,23 +27,27 @@ def run(words, environment, user=None):
     """
 
     def drop_rights():
+        # What a user's task says is in a file of this size at most. Not of root's: a sidecar would have the limit.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_BYTES, MAX_BYTES))
         # Not Popen(user=...), which Python has since 3.9: PBS is linked with that of the distribution.
         if os.getuid() != user.pw_uid:
-            os.setgroups([])
+            os.initgroups(user.pw_name, user.pw_gid)
             os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
             os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
 
-    done = subprocess.run(
-        ["/bin/sh", HOOKS + "/bounded", *words],
-        env=environment,
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        timeout=SECONDS,
-        check=False,
-        preexec_fn=drop_rights if user is not None else None,
-    )
-    return done.stdout.decode()
+    with tempfile.TemporaryFile() as out:
+        subprocess.run(
+            ["/bin/sh", HOOKS + "/bounded", *words],
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            timeout=SECONDS,
+            check=False,
+            preexec_fn=drop_rights if user is not None else None,
+        )
+        out.seek(0)
+        return out.read(MAX_BYTES).decode()
 
 
 def work(event):

@@ -17,7 +17,7 @@ from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.runner import READ_SECONDS, Output, serve
 from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_collector.daemon.settings import load_access, load_key
-from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.daemon.source import LogSource
 from barograph_modeler.settings import ModelerSettings
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
         processor = ModelerProcessor(learner, forecaster, features, settings.histories)
         still = threading.Lock()
-        page = PredictPage(forecaster, features, access=access, still=still, learner=learner)
+        page = PredictPage(
+            forecaster, features, access=access, still=still, learner=learner, recognizer=processor.recognizer
+        )
         exporter = ModelerExporter(learner, forecaster, features, processor.changes)
         keeper = None
         if settings.state is not None:
@@ -88,7 +90,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         key = load_key(settings.key)
         early = EarlyReader(
             EarlyRecognizer(settings.histories),
-            lambda endpoint: LogReader(endpoint, READ_SECONDS, key),
+            lambda: LogReader(settings.collector, READ_SECONDS, key),
             CLOCK.monotonic,
         )
 
@@ -113,24 +115,18 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _prepare(
-    processor: ModelerProcessor,
-    keeper: SnapshotKeeper | None,
-    early: EarlyReader,
-    sources: Sequence[FollowedCollector],
-) -> None:
+def _prepare(processor: ModelerProcessor, keeper: SnapshotKeeper | None, early: EarlyReader, source: LogSource) -> None:
     """Go on from the snapshot, and read what was said of jobs that are read again: it holds."""
     from barograph_modeler.recognition.recognizer import RECORDED
 
     if keeper is not None:
-        keeper.restore(sources)
-    if early.begin(sources):
+        keeper.restore(source)
+    if early.begin(source.follower):
         processor.early = early.recognizer
-    for source in sources:
-        first = source.reader.read("assignments", -RECORDED, 1).next_offset
-        for page in select(source.reader, "assignments", f'"offset" >= {first}', ["job", "workload"]):
-            with processor.quarantine.guard("assignments"):
-                processor.recognizer.read("assignments", page.columns, CLOCK.now())
+    first = source.reader.read("assignments", -RECORDED, 1).next_offset
+    for page in select(source.reader, "assignments", f"log_offset >= {first}", ["job", "workload"]):
+        with processor.quarantine.guard("assignments"):
+            processor.recognizer.read("assignments", page.columns, CLOCK.now())
 
 
 def _each_cycle(

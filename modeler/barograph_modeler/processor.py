@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from barograph_agent.protocol.first_rows import FirstRows
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
@@ -42,24 +43,25 @@ class ModelerProcessor(Stateful):
         self.forecaster = forecaster
         self.features = features
         self.quarantine = learner.quarantine = self.recognizer.quarantine = Quarantine(self._forget)
+        self._first_rows = FirstRows()
         self.early: EarlyRecognizer | None = None
         """Assigns new jobs while older rows are read."""
         self._edits: list[WorkEdit] = []
         """To be made in the next step, when the jobs read with them are recognised."""
-        self._ended: list[tuple[str, int]] = []
-        """Jobs that have ended well since the last step, and their sync points."""
+        self._ended: list[tuple[str, int, float]] = []
+        """Jobs that have ended since the last step, their sync points (0 of failed ones), and runtimes in seconds."""
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         """Read rows of one table as the log gives them. now: Unix seconds."""
+        columns = self._first_rows.of(table, columns)
         self.recognizer.read(table, columns, now)
         self.changes.read(table, columns)
         if table == "work_edits":
             self._edits += edits(columns)
         if table == "runs":
-            names = ("job", "exit_status", "intervals")
-            for job, status, points in zip(*(columns[name] for name in names), strict=True):
-                if not status:
-                    self._ended.append((str(job), int(points)))
+            names = ("job", "exit_status", "intervals", "runtime_seconds")
+            for job, status, points, seconds in zip(*(columns[name] for name in names), strict=True):
+                self._ended.append((str(job), 0 if status else int(points), float(seconds)))
         if table == "jobs":
             # Their workloads follow; what is read of them meanwhile is kept.
             self.learner.expect(columns["job"], columns["user"])
@@ -75,7 +77,7 @@ class ModelerProcessor(Stateful):
             self.early is None
             and self.recognizer.idle
             and self.learner.idle
-            and not (self.forecaster.library.waiting or self.forecaster.is_predicting or self.features.library.waiting)
+            and not (self.forecaster.library.waiting or self.features.library.waiting)
         )
 
     def step(self, now: float) -> list[Output]:
@@ -85,11 +87,15 @@ class ModelerProcessor(Stateful):
             self.learner.begin(assigned.job, assigned.group)
             self.forecaster.assign(assigned)
         guard = self.quarantine.guard
-        for job, points in self._ended:
+        for job, points, seconds in self._ended:
             with guard("recognise", job):
-                if self.learner.is_doubtful(job, points) and (own := self.recognizer.separate(job, points, now)):
+                is_doubtful = bool(points) and self.learner.is_doubtful(job, points)
+                time = RunTime.of(seconds, points)
+                if is_doubtful and (own := self.recognizer.separate(job, points, time, now)):
                     self.learner.begin(job, own.group)
                     self.forecaster.assign(own)
+                else:
+                    self.recognizer.confirm(job, now, is_doubtful=is_doubtful)
         self._ended.clear()
         outputs = []
         for edit in self._edits:

@@ -91,21 +91,6 @@ def test_two_loops_one_after_the_other_are_one_iteration() -> None:
         assert anchor.every == 50
 
 
-@pytest.mark.parametrize("returns", [True, False], ids=["there and back", "there"])
-@pytest.mark.parametrize("each", [8, 10, 13, 20])
-def test_a_step_whose_calls_come_twice_is_an_iteration_whatever_comes_now_and_then(returns: bool, each: int) -> None:
-    """Both neighbours are one rank. Now and then a step has other calls in place of those of the way back."""
-    there, back = [(1, "Sendrecv", 0, 1)] * 2, [(2, "Sendrecv", 0, 1)] * 2
-    if not returns:
-        there, back = [*there, (1, "Sendrecv", 0, 2), (1, "Sendrecv", 0, 2)], []
-    calls: list[Call] = []
-    for step in range(1, 401):
-        calls += [*there, *(back if step % each else [(3, "Sendrecv", 0, 1), (4, "Sendrecv", 0, 1)])]
-    anchor = anchors.find(records(calls))
-    assert anchor is not None
-    assert len(anchors.occurrences(records(calls), anchor)) == 400
-
-
 @pytest.mark.parametrize(("share", "interrupted"), [(0.3, True), (0.7, False)])
 def test_a_loop_is_interrupted_if_it_pauses_again_and_again_for_much_of_the_time(
     share: float, interrupted: bool
@@ -170,12 +155,6 @@ def test_calls_in_no_order_have_no_anchor_but_the_most_frequent(seed: int) -> No
     assert anchors.find(records(calls)) is None
 
 
-def test_few_calls_have_none() -> None:
-    assert anchors.find(records([])) is None
-    assert anchors.find(records([(1, "Wait", 0, 0)] * 5)) is None
-    assert anchors.find(records([(1, "Wait", 0, 0)] * 6)) == Anchor(NUMBERS["Wait"], 1)
-
-
 def test_what_comes_every_tenth_time_at_the_end_of_an_iteration_and_the_begin_of_the_next_is_part_of_these() -> None:
     """Molecular dynamics: every tenth step finds neighbours, by other calls, and the next one reduces energies."""
     step = [(1, "Recv", 1, 2), (2, "Send", 1, 2), (3, "Waitall", 0, 0), (4, "Sendrecv", 1, 1)]
@@ -201,25 +180,6 @@ def test_messages_to_all_neighbours_are_one_iteration() -> None:
     anchor = anchors.find(records(pairs * 100))
     assert anchor is not None
     assert len(anchors.occurrences(records(pairs * 100), anchor)) == 100
-
-
-def test_where_a_rank_answers_whatever_comes_several_messages_are_one_iteration() -> None:
-    """An assembler: messages are answered at once or later, and requests of 32 answers tested together."""
-    rng = np.random.default_rng(1)
-    calls: list[Call] = []
-    waiting = answered = 0
-    for _ in range(4000):
-        calls += [(1, "Iprobe", 1, 0), (2, "Recv", 1, int(rng.integers(5)))]
-        waiting += 1
-        while waiting and rng.random() < 0.5:
-            calls.append((3, "Isend", 1, int(rng.integers(5))))
-            waiting, answered = waiting - 1, answered + 1
-            if answered % 32 == 0:
-                calls += [(4, "Test", 0, 0)] * 32
-    anchor = anchors.find(records(calls))
-    assert anchor is not None
-    assert anchor.op == NUMBERS["Recv"]
-    assert anchor.every in (32, 64)
 
 
 @pytest.mark.parametrize("tasks", [7, 8, 9, 10, 25])
@@ -256,13 +216,6 @@ def test_iterations_outnumber_collectives_if_they_are_many_and_alike(lengths: li
     assert collectives.outnumber(np.append(begun, times + 10**8), np.append(begun, points + 10**8)) is many
 
 
-def test_what_takes_longer_each_third_time_is_an_iteration_each_time() -> None:
-    """With a search for neighbours, or where ranks take turns on a core. Times in no order are no reason either."""
-    calls: list[Call] = [(1, "Sendrecv", 0, 1)] * 300
-    for seconds in ([0.01, 0.01, 0.2] * 100, np.random.default_rng(5).exponential(0.01, 300).tolist()):
-        assert anchors.find(records(calls, seconds)) == Anchor(NUMBERS["Sendrecv"], 1)
-
-
 @pytest.mark.parametrize(("few", "many"), [(20, True), (120, False)])
 def test_some_steps_with_a_collective_each_before_many_without_change_nothing(few: int, many: bool) -> None:
     """A solver of time steps: some steps of conjugate gradients, then Chebyshev's with a check after each twentieth."""
@@ -285,50 +238,6 @@ def test_steps_of_a_rank_that_loses_its_core_now_and_then_are_alike_and_passes_t
     assert not outnumbers(np.tile(10**8 // 2 ** np.arange(10), 40))
 
 
-@pytest.mark.parametrize("coarser", [1.0, 2.0, 8.0])
-@pytest.mark.parametrize("busy", [False, True])
-@pytest.mark.parametrize("sites", [1, 3])
-def test_passes_through_coarser_and_coarser_grids_are_one_iteration(sites: int, *, busy: bool, coarser: float) -> None:
-    """Of nine levels, with the same messages on each: where these take as long and have one site, each is one."""
-    rng = np.random.default_rng(1)
-    calls: list[Call] = []
-    seconds: list[float] = []
-    for _ in range(20):
-        for site, level in [(0, n) for n in range(9)] + [(1 + n % 2, n // 2) for n in reversed(range(18))]:
-            calls += [(4 * (site % sites) + n, one, 0, 1) for n, one in enumerate(("Isend", "Sendrecv", "Wait"))]
-            late = busy and rng.random() < 0.1
-            seconds += [0.0, 0.0, 0.1 / coarser**level + late * 0.1]
-        calls.append((20, "Reduce", 4, 0))
-        seconds.append(0.1)
-    anchor = anchors.find(records(calls, seconds))
-    assert (anchor == Anchor(NUMBERS["Reduce"], 20)) is (coarser > 1 or sites > 1)
-
-
-def test_a_loop_that_is_a_part_of_the_passes_of_another_one_is_none_before_it() -> None:
-    """Its first pass has taken more than a second; of a loop that has ended more is recalled."""
-    grids: list[Call] = [*[(1, "Isend", 0, 1), (2, "Wait", 0, 0)] * 20, (3, "Reduce", 4, 0)]
-    seconds = [2.0 / 2 ** (n // 2) for n in range(40)]
-    calls = records(grids * 20, [*seconds, 0.1] * 20)
-    anchor = anchors.find(calls)
-    assert anchor == Anchor(NUMBERS["Reduce"], 3)
-    assert [one for one, _ in anchors.loops(calls, anchor)] == [anchor]
-    before = records([*grids[:-1] * 10, *grids * 20], [*[0.1] * 400, *[*seconds, 0.1] * 20])
-    assert len(anchors.loops(before, anchor)) == 2
-
-
-def test_a_master_that_does_not_answer_its_last_workers_has_a_task_as_an_iteration() -> None:
-    """The first message to each worker is sent elsewhere, so a quarter of the answers are missing."""
-    rng = np.random.default_rng(4)
-    calls: list[Call] = []
-    for _ in range(40):
-        calls += [(5, "Send", 0, int(rng.integers(50))) for _ in range(3)]
-        for task in range(12):
-            probe = (2, "Iprobe", 0, 99) if task < 9 else (3, "Probe", 0, 99)
-            peer = int(rng.integers(50))
-            calls += [probe, (4, "Recv", 0, peer), *[(1, "Send", 0, peer)] * (task < 9)]
-    assert anchors.find(records(calls)) == Anchor(NUMBERS["Recv"], 4)
-
-
 @pytest.mark.parametrize(("others", "same"), [(2, True), (9, True), (9, False)])
 def test_few_messages_of_many_with_the_same_rank_repeat(others: int, *, same: bool) -> None:
     """The others are with ranks at random: an iteration has some calls that are its own."""
@@ -340,18 +249,4 @@ def test_few_messages_of_many_with_the_same_rank_repeat(others: int, *, same: bo
         calls.append((3, "Waitall", 0, 0))
     made = records(calls)
     made["detail"][made["op"] == NUMBERS["Waitall"]] = 0
-    assert collectives.repeats(made, Anchor(NUMBERS["Waitall"], 3)) is same
-
-
-def test_a_cycle_in_which_each_call_comes_on_many_levels_is_one_iteration_by_the_period() -> None:
-    """Also of those before the anchor was named: its occurrences in one cycle are close together."""
-    levels = [*range(8), *(level for level in reversed(range(8)) for _ in range(2))]
-    sites = [1] * 8 + [3, 5] * 8
-    calls: list[Call] = [call for site in sites for call in ((site, "Isend", 0, 1), (site + 1, "Wait", 0, 0))]
-    seconds = [one for level in levels for one in (0.0, 0.2 / 4**level)]
-    made = records(calls * 15, seconds * 15)
-    anchor = anchors.find(made)
-    assert anchor is not None
-    assert anchor.every == 8
-    assert len(anchors.occurrences(made, anchor)) == 15
-    assert [one for one, _ in anchors.loops(made, anchor)] == [anchor]
+    assert anchors.repeats(made, Anchor(NUMBERS["Waitall"], 3)) is same

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from barograph_agent import shim
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
-from barograph_agent.ring import writer as ring_writer
 from barograph_agent.ring.reader import Ring
-from barograph_agent.ring.writer import CAPACITY, NAMES, RingWriter
 from helpers.service import Node, Oracle, Service
 
 
@@ -31,74 +29,69 @@ def ring_of(folder: Path) -> Ring:
 
 
 def program(text: str, rings: Path | None, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, **environment, **({"BAROGRAPH_RING_DIR": str(rings)} if rings else {})}
+    watched = {"BAROGRAPH_RING_DIR": str(rings), "LD_PRELOAD": str(shim.library())} if rings else {}
+    variables = {**os.environ, **watched, **environment}
     return subprocess.run([sys.executable, "-c", text], env=variables, capture_output=True, text=True, check=False)
 
 
+def sites_of(ring: Ring) -> list[str]:
+    return [ring.site(int(record["site"])) for record in ring.records(0, ring.head)]
+
+
 def test_an_interval_has_its_own_start_and_its_name_as_class(tmp_path: Path) -> None:
-    writer = RingWriter(tmp_path, 0, 1)
-    solve, halo = writer.site("solve"), writer.site("halo")
+    text = """
+import ctypes
+from barograph_agent import interval
+with interval("halo"):
+    pass
+shim = ctypes.PyDLL(None)
+solve, halo = (shim.barograph_intervals_site(name) for name in (b"solve", b"halo"))
+for enter, end, site in [(1000, 3000, solve), (2000, 2500, halo), (9000, 9100, solve)]:
+    shim.barograph_intervals_put(ctypes.c_uint64(10**15 + enter), ctypes.c_uint64(10**15 + end), site)
+"""
+    assert program(text, tmp_path).returncode == 0
     with ring_of(tmp_path) as ring:
-        start = ring.started_ns
-        for enter, end, site in [(1000, 3000, solve), (2000, 2500, halo), (9000, 9100, solve)]:
-            writer.put(start + enter, start + end, site)
-        harvest = IntervalReader(ring, Cursor(world=0))
-        intervals, sites = harvest.read()
-        assert not ring.finalized
-        writer.finish()
+        intervals, sites = IntervalReader(ring, Cursor(world=0)).read()
         assert ring.finalized
     assert intervals is not None
-    assert intervals.seconds.tolist() == pytest.approx([2e-6, 5e-7, 1e-7])
-    assert intervals.class_ids.tolist() == [class_id(name, name) for name in ("solve", "halo", "solve")]
-    assert (sites["at"], sites["operation"]) == (["solve", "halo"], ["Interval"] * 2)
+    assert intervals.seconds.tolist()[1:] == pytest.approx([2e-6, 5e-7, 1e-7])
+    assert intervals.class_ids.tolist() == [class_id(name, name) for name in ("halo", "solve", "halo", "solve")]
+    assert (sites["to_site"], sites["operation"]) == (["halo", "solve"], ["Interval"] * 2)
 
 
 def test_intervals_of_threads_are_all_recorded_and_drops_counted(tmp_path: Path) -> None:
-    writer = RingWriter(tmp_path, 0, 1)
-    each, threads = 5000, 5
-
-    def work(number: int) -> None:
-        site = writer.site(f"thread-{number}")
-        for i in range(each):
-            writer.put(10**9 * number + i, 10**9 * number + 2 * i, site)
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    text = """
+import threading
+from barograph_agent import interval
+def work(number):
+    for _ in range(5000):
+        with interval(f"thread-{number}"):
+            pass
+threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+    assert program(text, tmp_path).returncode == 0
     with ring_of(tmp_path) as ring:
-        assert (ring.head, ring.head + ring.dropped) == (CAPACITY, each * threads)
         records = ring.records(0, ring.head)
-        assert len(set(records["index"].tolist())) == CAPACITY
-        for record in records:
-            number, i = divmod(int(record["enter_ns"]), 10**9)
-            assert int(record["exit_ns"]) - 10**9 * number == 2 * i
-            assert ring.site(int(record["site"])) == f"thread-{number}"
+        assert (ring.head, ring.head + ring.dropped) == (16384, 25000)
+        assert len(set(records["index"].tolist())) == ring.head
+        assert (records["exit_ns"] >= records["enter_ns"]).all()
+        assert set(sites_of(ring)) <= {f"thread-{number}" for number in range(5)}
 
 
 def test_names_beyond_the_table_share_one_and_long_ones_are_truncated(tmp_path: Path) -> None:
-    writer = RingWriter(tmp_path, 0, 1)
-    numbers = [writer.site(f"name-{i}") for i in range(NAMES + 5)]
-    assert len(set(numbers)) == NAMES + 1
+    text = """
+from barograph_agent import interval
+for name in ["x" * 999, *map(str, range(70))]:
+    with interval(name):
+        pass
+"""
+    assert program(text, tmp_path).returncode == 0
     with ring_of(tmp_path) as ring:
-        assert ring.site(numbers[NAMES - 1]) == f"name-{NAMES - 1}"
-        assert {ring.site(number) for number in numbers[NAMES:]} == {"other"}
-    (tmp_path / "b").mkdir()
-    long = RingWriter(tmp_path / "b", 0, 1)
-    site = long.site("x" * 999)
-    with ring_of(tmp_path / "b") as ring:
-        assert ring.site(site) == "x" * 255
-
-
-def test_a_full_file_system_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(ring_writer.os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="No space"):
-        RingWriter(tmp_path, 0, 1)
-    assert list(tmp_path.iterdir()) == []
+        assert sites_of(ring) == ["x" * 255, *map(str, range(61)), *["other"] * 9]
 
 
 USES = """
@@ -137,9 +130,9 @@ def test_blocks_calls_coroutines_and_marks_are_timed_and_a_child_has_its_own_rin
     done = program(USES, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = []
-    for path in sorted(tmp_path.glob("*.ring"), key=lambda path: int(path.name.split(".")[2])):
+    for path in sorted(tmp_path.glob("*.ring"), key=lambda path: path.stat().st_ino):
         with Ring(path) as ring:
-            found.append([ring.site(int(record["site"])) for record in ring.records(0, ring.head)])
+            found.append(sites_of(ring))
     assert found == [
         ["block", "call", "await", "loop", "loop", "loop", "forking"],
         ["call", "forking", "block"],
@@ -162,6 +155,30 @@ def test_without_a_run_nothing_is_written_and_numpy_not_imported(tmp_path: Path)
         assert (done.returncode, done.stderr) == (0, "")
 
 
+REFUSES = """
+import contextlib, sys
+from barograph_agent import interval
+
+def steps():
+    yield
+async def arrivals():
+    yield
+for wrong in (steps, arrivals, contextlib.contextmanager(steps), contextlib.asynccontextmanager(arrivals), dict):
+    try:
+        interval("step")(wrong)
+    except TypeError as error:
+        assert "with interval(NAME)" in str(error)
+    else:
+        sys.exit(f"{wrong} was taken")
+"""
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_what_does_no_work_when_it_is_called_is_refused_as_a_function(tmp_path: Path, is_watched: bool) -> None:
+    done = program(REFUSES, tmp_path if is_watched else None)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.process
 def test_under_barograph_run_named_intervals_are_stored_by_class(tmp_path: Path, service: Service) -> None:
     node = Node(tmp_path, service.endpoint)
@@ -174,4 +191,4 @@ def test_under_barograph_run_named_intervals_are_stored_by_class(tmp_path: Path,
     assert done.stderr.splitlines()[0] == "barograph: intervals 300 seen on 1 rank, 300 stored"
     assert service.indices("train") == list(range(300))
     (site,) = service.rows("sites")
-    assert (site["at"], site["operation"]) == ("train step", "Interval")
+    assert (site["to_site"], site["operation"]) == ("train step", "Interval")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph_agent.reduce.blocks import BURST_SECONDS, Budget, Intervals, reduce, share
+from barograph_agent.protocol.wire import MAX_ROWS
+from barograph_agent.reduce.blocks import BURST_SECONDS, Budget, Intervals, reduce
 
 
 def intervals(classes: list[int], seconds: list[float] | None = None) -> Intervals:
@@ -42,12 +43,25 @@ def test_reduction_preserves_counts_sums_and_extremes_of_each_class(pairs: list[
         assert start == len(own)
 
 
-@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50), st.integers(0, 10**7))
-def test_share_is_the_largest_limit_within_the_rows(counts: list[int], rows: int) -> None:
-    array = np.array(counts)
-    q = share(array, rows)
-    assert q == 1 or np.minimum(array, q).sum() <= rows
-    assert q >= max(counts) or np.minimum(array, q + 1).sum() > rows
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=9), st.integers(0, 1000))
+def test_each_class_has_as_many_blocks_as_the_largest_limit_within_the_rows(counts: list[int], rows: int) -> None:
+    raw = intervals([kind for kind, count in enumerate(counts) for _ in range(count)])
+    blocks = reduce(raw, rows)
+    each = np.bincount(blocks["class_id"].astype(int))
+    assert each.tolist() == np.minimum(counts, limit := each.max()).tolist()
+    assert limit == 1 or each.sum() <= rows
+    assert limit == max(counts) or np.minimum(counts, limit + 1).sum() > rows
+    assert sum(counts) > rows or blocks["sum_seconds"].tolist() == raw.seconds.tolist()
+
+
+def test_rows_beyond_the_budget_are_subtracted_from_later_credit() -> None:
+    budget = Budget()
+    budget.spend(budget.allow(100.0, 10.0) + 50)
+    assert [budget.allow(at, 10.0) for at in (104.0, 106.0, 90.0)] == [0, 10, 10]
+
+
+def test_no_budget_allows_more_rows_than_a_message_may_have() -> None:
+    assert Budget().allow(100.0, 1e6) == MAX_ROWS
 
 
 def test_a_rare_class_is_not_reduced_among_millions_of_short_intervals() -> None:
@@ -58,14 +72,6 @@ def test_a_rare_class_is_not_reduced_among_millions_of_short_intervals() -> None
     assert (blocks["count"][slow], blocks["sum_seconds"][slow], blocks["first_index"][slow]) == (1, 100.0, 10_000)
     assert blocks["count"].tolist().count(500) == 40
     assert len(blocks["count"]) == 41
-
-
-def test_within_the_budget_nothing_is_reduced() -> None:
-    raw = intervals([1, 2, 1, 2])
-    blocks = reduce(raw, 4)
-    assert blocks["count"].tolist() == [1, 1, 1, 1]
-    assert blocks["first_index"].tolist() == [0, 1, 2, 3]
-    assert blocks["max_seconds"] is blocks["min_seconds"] is blocks["sum_seconds"]
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 5000)), max_size=40), st.floats(1, 1000))
@@ -80,11 +86,3 @@ def test_rows_never_exceed_rate_times_time_plus_one_burst(steps: list[tuple[floa
         sent += rows
         assert sent <= rate * (now - began + BURST_SECONDS) + 1
         assert budget.allow(now, rate) >= 0
-
-
-def test_rows_beyond_the_budget_are_subtracted_from_later_credit() -> None:
-    budget = Budget()
-    budget.spend(budget.allow(100.0, 10.0) + 50)
-    assert budget.allow(104.0, 10.0) == 0
-    assert budget.allow(106.0, 10.0) == 10
-    assert budget.allow(90.0, 10.0) == 10  # intervals of another ring may be earlier

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from barograph_agent import shim
-from barograph_agent.job.forward import LAUNCH_VARIABLE, LIST
+from barograph_agent.deliver.link import Link
 from barograph_agent.ring.reader import Ring
 from barograph_agent.sidecar import earlier
-from barograph_agent.sidecar import watch as watch_module
-from barograph_agent.sidecar.companion import LINGER_SECONDS, Companion, begin
-from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, load_plan, save
-from barograph_agent.sidecar.watch import Watch
-from barograph_agent.system.clock import CLOCK
+from barograph_agent.sidecar import run as run_module
+from barograph_agent.sidecar.companion import begin
+from barograph_agent.sidecar.main import Sidecar, sidecar_of
+from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, DeliveryReport, save
+from barograph_agent.sidecar.run import WatchedRun
 from barograph_collector.server import Collector
 from helpers import mpi as mpis
 from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
@@ -136,15 +136,14 @@ class Remote:
         self.spools.mkdir()
         self.run = run
 
-    def ring(self, rank: int, size: int = 2) -> FakeShim:
-        shim = FakeShim(self.rings / f"{rank}.ring", pid=self.process.pid)
+    def ring(self, rank: int, size: int = 2, name: str = "") -> FakeShim:
+        shim = FakeShim(self.rings / f"{name}{rank}.ring", pid=self.process.pid)
         shim.set(rank=rank, size=size)
         shim.site(0x10)
         return shim
 
-    def companion(self) -> Companion:
-        directory = begin(self.rings, self.run.plan, self.spools, "n2")
-        return Companion(directory, load_plan(directory))
+    def companion(self) -> Sidecar:
+        return sidecar_of(begin(self.rings, self.run.plan, self.spools, "n2"))
 
     def end(self) -> None:
         self.process.kill()
@@ -159,12 +158,19 @@ def remote(tmp_path: Path, collector: Collector) -> Iterator[Remote]:
     remote.end()
 
 
-def serve(companion: Companion, until: Any, what: str) -> None:
+def serve(companion: Sidecar, until: Any, what: str) -> None:
     def step() -> bool:
         companion.step()
         return bool(until())
 
     wait_until(step, what)
+
+
+def kill(companion: Sidecar) -> None:
+    """As SIGKILL: nothing is released, and the process that is in the plan does not exist."""
+    (run,) = companion.runs.values()
+    run.close()
+    save(run.directory, PLAN, msgspec.structs.replace(run.plan, launcher=2**22, launcher_born=1))
 
 
 def test_a_companion_reports_its_ranks_and_ends_after_them(remote: Remote, collector: Collector) -> None:
@@ -178,7 +184,7 @@ def test_a_companion_reports_its_ranks_and_ends_after_them(remote: Remote, colle
     (begun,) = rows(collector, "nodes")
     assert (begun["host"], begun["world"], begun["ranks"], begun["first"], begun["ended"]) == ("n2", 2, 2, 1, 0)
     remote.end()
-    serve(companion, lambda: companion.is_over and not companion.programs, "everything is delivered")
+    serve(companion, lambda: companion.is_over and not companion.runs, "everything is delivered")
     ended = rows(collector, "nodes")[-1]
     assert (ended["intervals"], ended["dropped"], ended["ended"]) == (40, 0, 1)
     assert not rows(collector, "runs")  # the launcher's sidecar has the end of the command
@@ -192,15 +198,11 @@ def test_the_successor_of_a_killed_companion_goes_on(remote: Remote, collector: 
     first = remote.companion()
     put(shim_, 30)
     serve(first, lambda: rows(collector, "blocks"), "there are intervals")
-    # As after SIGKILL: nothing is released, and the process that is in the plan does not exist.
-    (program,) = first.programs.values()
-    plan = msgspec.structs.replace(load_plan(program.directory), launcher=2**22, launcher_born=1)
-    program.close()
-    save(program.directory, PLAN, plan)
+    kill(first)
     second = remote.companion()
     put(shim_, 30)
     remote.end()
-    serve(second, lambda: not second.programs, "everything is delivered")
+    serve(second, lambda: not second.runs, "everything is delivered")
     assert sum(row["count"] for row in rows(collector, "blocks")) == 60
     assert len(rows(collector, "jobs")) == 1
 
@@ -214,7 +216,7 @@ def test_the_companion_of_the_next_program_continues_its_worlds_and_counts(
         put(shim_, count)
         serve(companion, lambda count=count: rows(collector, "blocks")[-1:], "there are intervals")
         remote.end()
-        serve(companion, lambda companion=companion: not companion.programs, "everything is delivered")
+        serve(companion, lambda companion=companion: not companion.runs, "everything is delivered")
         assert not remote.rings.exists()
         remote.rings.mkdir()
         remote.process = subprocess.Popen(["sleep", "1000"])
@@ -227,43 +229,67 @@ def test_the_companion_of_the_next_program_continues_its_worlds_and_counts(
     assert len(rows(collector, "jobs")) == 1
 
 
-def test_a_program_on_other_nodes_than_the_first_has_its_number_and_is_announced_once(
+def test_rings_that_come_while_a_program_ends_are_those_of_the_next(
+    remote: Remote, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(remote.ring(0), 40)
+    companion = remote.companion()
+    (run,) = companion.runs.values()
+    remote.end()
+    end = WatchedRun._append_end
+
+    def begin_next(run: WatchedRun, *at: Any) -> None:
+        remote.process = subprocess.Popen(["sleep", "1000"])
+        put(remote.ring(0, name="next"), 30)
+        end(run, *at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WatchedRun, "_append_end", begin_next)
+        companion.run()
+    assert run.left == {"next0.ring"}
+    successor = remote.companion()
+    (run,) = successor.runs.values()
+    remote.end()
+    successor.run()
+    assert not run.left
+    counts = dict.fromkeys((0, 1), 0)
+    for row in rows(collector, "blocks"):
+        counts[row["world"]] += row["count"]
+    assert counts == {0: 40, 1: 30}
+    assert not remote.rings.exists()
+
+
+def test_a_companion_that_ends_while_the_next_program_starts_has_a_successor(mpi: Mpi, tmp_path: Path) -> None:
+    """The folder of rings was there before MPI_Init, and is not after it."""
+    program = mpi.compile(PROGRAMS / "companion.c", tmp_path / "companion")
+    between = tmp_path / "between.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", between, PROGRAMS / "unwatched_init.c", "-ldl"], check=True)
+    (python := tmp_path / "python").write_text(NOTES)
+    python.chmod(0o755)
+    (rings := tmp_path / "rings").mkdir(mode=0o700)
+    watched = environment(rings, python, NOTES=str(tmp_path / "notes"), LD_PRELOAD=f"{shim.library()}:{between}")
+    done = mpi.run(1, [program], watched)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: notes_of(tmp_path / "notes"), "the sidecar was started")
+    assert len(list(rings.glob("*.ring"))) == 1
+
+
+def test_a_program_on_other_nodes_than_the_first_has_the_number_of_its_launch(
     remote: Remote, collector: Collector
 ) -> None:
-    """Of two launches the first ran on n1 and another node, the second on this one."""
-    before = {"job": remote.run.job.key, "host": "n1", "world": 4, "ranks": 2, "first": 1, "intervals": 10,
-              "dropped": 0, "ended": 1, "at": 1e9, "number": 0, "lowest": 0}  # fmt: skip
-    with Producer(collector.endpoint, "n1") as producer:
-        producer.hello()
-        producer.append(1, "nodes", 1, before)
-        producer.receive_ack(1)
-    shims = [remote.ring(rank, size=2) for rank in (0, 1)]
-    for shim_ in shims:
+    """Of two launches the first ran on other nodes, the second on this one. Its row of `jobs` is not the first."""
+    for rank in (0, 1):
+        shim_ = remote.ring(rank, size=2)
         shim_.set(launch=2)
         put(shim_, 40)
     companion = remote.companion()
     serve(companion, lambda: rows(collector, "blocks"), "there are intervals")
     remote.end()
-    serve(companion, lambda: not companion.programs, "everything is delivered")
+    serve(companion, lambda: not companion.runs, "everything is delivered")
     assert {row["world"] for row in rows(collector, "blocks")} == {1}
     assert {row["world"] for row in rows(collector, "node_blocks")} == {1}
     ended = rows(collector, "nodes")[-1]
     assert (ended["number"], ended["world"], ended["ranks"], ended["lowest"], ended["first"]) == (1, 2, 2, 0, 1)
-    assert not rows(collector, "jobs")
-    assert not rows(collector, "works")
-
-
-def test_the_first_program_that_uses_mpi_is_announced_whatever_was_launched_before(
-    remote: Remote, collector: Collector
-) -> None:
-    for rank in (0, 1):
-        shim_ = remote.ring(rank)
-        shim_.set(launch=2)
-        put(shim_, 10)
-    companion = remote.companion()
-    serve(companion, lambda: rows(collector, "jobs"), "the job is announced")
-    remote.end()
-    serve(companion, lambda: not companion.programs, "everything is delivered")
     assert len(rows(collector, "jobs")) == 1
 
 
@@ -276,13 +302,11 @@ def test_what_a_killed_node_has_left_is_delivered_by_the_next_sidecar_of_its_use
     put(shim_, 30)
     serve(killed, lambda: rows(collector, "blocks"), "there are intervals")
     # Some rows are in the spool only, some records in the ring only.
-    (program,) = killed.programs.values()
+    (program,) = killed.runs.values()
     put(shim_, 20)
     program.step()
     put(shim_, 10)
-    plan = msgspec.structs.replace(load_plan(program.directory), launcher=2**22, launcher_born=1)
-    program.close()
-    save(program.directory, PLAN, plan)
+    kill(killed)
     remote.end()
     assert sum(row["count"] for row in rows(collector, "blocks")) == 30
 
@@ -293,7 +317,7 @@ def test_what_a_killed_node_has_left_is_delivered_by_the_next_sidecar_of_its_use
     companion = following.companion()
     following.end()
     companion.run()
-    counts = dict.fromkeys((plan.job.key, following.run.job.key), 0)
+    counts = dict.fromkeys((remote.run.job.key, following.run.job.key), 0)
     for row in rows(collector, "blocks"):
         counts[row["job"]] += row["count"]
     assert list(counts.values()) == [60, 5]
@@ -308,7 +332,7 @@ def test_launchers_number_what_they_start(mpi: Mpi, tmp_path: Path) -> None:
     program = mpi.compile(PROGRAMS / "companion.c", tmp_path / "companion")
     (rings := tmp_path / "rings").mkdir()
     forwarded = environment(rings, Path(sys.executable))
-    own = {**os.environ, **mpi.environment(), **forwarded, LIST: ";".join([*forwarded, LAUNCH_VARIABLE])}
+    own = {**os.environ, **mpi.environment(), **forwarded}
     launch = shlex.join(mpi.command(2, [program]))
     script = f"{launch} && {program} && {launch} && {mpi.mpiexec} -n 1 sh -c {shlex.quote(launch)}"
     done = subprocess.run(["sh", "-c", script], env=own, capture_output=True, text=True, timeout=120, check=False)
@@ -331,15 +355,13 @@ def test_what_companions_leave_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_one_without_a_rank_ends_with_the_processes_of_the_run(remote: Remote) -> None:
     companion = remote.companion()
-    began = CLOCK.monotonic()
-    serve(companion, lambda: not companion.programs, "it has ended")
-    assert CLOCK.monotonic() - began >= LINGER_SECONDS
+    serve(companion, lambda: not companion.runs, "it has ended")
 
 
 def other_node(collector: Collector, run: Run, *, first: int = 1, ended: int = 1, seen: int = 500) -> None:
     """A row of `nodes` of the node n2."""
     row = {"job": run.job.key, "host": "n2", "world": 4, "ranks": 3, "first": first, "intervals": seen, "dropped": 0,
-           "ended": ended, "at": 1e9, "number": 0, "lowest": 0}  # fmt: skip
+           "ended": ended, "time": 1e9, "number": 0, "lowest": 0}  # fmt: skip
     with Producer(collector.endpoint, f"n2-{ended}") as producer:
         producer.hello()
         producer.append(1, "nodes", 1, row)
@@ -349,29 +371,56 @@ def other_node(collector: Collector, run: Run, *, first: int = 1, ended: int = 1
 @pytest.fixture
 def run(tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run whose sidecar is patient with the collector, and waits for no verdict."""
-    monkeypatch.setattr(watch_module, "UNKNOWN_SECONDS", DEADLINE_SECONDS)
-    monkeypatch.setattr(watch_module, "VERDICT_SECONDS", 0.0)
+    monkeypatch.setattr(run_module, "UNSEEN_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(run_module, "VERDICT_SECONDS", 0.0)
     return Run(tmp_path, endpoint=collector.endpoint, has_companions=True, drain_seconds=DEADLINE_SECONDS)
 
 
-def wait_for_others(watch: Watch) -> None:
-    """Until the sidecar has read of the other node."""
-    wait_until(lambda: (watch.step(), watch.link.pump(0.01), watch._state.others.known)[-1], "the other node is known")
+def wait_for_others(watch: WatchedRun) -> None:
+    wait_until(lambda: (watch.step(), watch.link.pump(0.01), watch._state.others.worlds)[-1], "the other node is known")
 
 
-def test_the_launcher_counts_the_ranks_of_other_nodes(run: Run, collector: Collector) -> None:
-    run.ring().set(rank=3, size=4)
-    other_node(collector, run)
+def ended(run: Run) -> DeliveryReport:
+    """The report of a run whose command has ended, when all is delivered."""
     run.end()
     watch = run.watch()
     deliver(watch)
     report = watch.report()
     watch.close()
+    return report
+
+
+def test_the_launcher_counts_the_ranks_of_other_nodes(run: Run, collector: Collector) -> None:
+    run.ring().set(rank=3, size=4)
+    other_node(collector, run)
+    report = ended(run)
     assert (report.ranks, report.nodes, report.unseen_ranks) == (4, 2, 0)
     assert (report.seen, report.stored, report.dropped) == (500, 500, 0)
     (end,) = rows(collector, "runs")
     assert end["intervals"] == 500
     assert not rows(collector, "jobs")  # rank 0 is elsewhere, and its sidecar has announced the job
+
+
+@pytest.mark.parametrize("silent_reads", [3, 10**9])
+def test_a_collector_that_is_silent_at_the_end_says_nothing_of_a_job_whose_ranks_are_elsewhere(
+    run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch, silent_reads: int
+) -> None:
+    monkeypatch.setattr(run_module, "UNSEEN_SECONDS", 0.0)
+    (run.rings / "launch-0").touch()
+    other_node(collector, run)
+    read, left = Link.read, [silent_reads]
+
+    def silent(link: Link, table: str, *words: Any) -> Any:
+        left[0] -= table == "nodes"
+        return None if table == "nodes" and left[0] >= 0 else read(link, table, *words)
+
+    monkeypatch.setattr(Link, "read", silent)
+    run.plan = msgspec.structs.replace(run.plan, drain_seconds=1.0 if silent_reads > 3 else DEADLINE_SECONDS)
+    report = ended(run)
+    assert (report.unknown, report.ranks) == ((True, 0) if silent_reads > 3 else (False, 4))
+    assert len(rows(collector, "runs")) == 1
+    assert not rows(collector, "jobs")
+    assert not rows(collector, "works")
 
 
 def test_the_end_of_the_run_follows_that_of_other_nodes(run: Run, collector: Collector) -> None:
@@ -384,7 +433,7 @@ def test_the_end_of_the_run_follows_that_of_other_nodes(run: Run, collector: Col
     other_node(collector, run)
     deliver(watch)
     watch.close()
-    offsets = [rows(collector, table)[-1]["offset"] for table in ("nodes", "runs")]
+    offsets = [rows(collector, table)[-1]["log_offset"] for table in ("nodes", "runs")]
     assert offsets == sorted(offsets)
 
 
@@ -413,26 +462,18 @@ def test_the_launcher_waits_for_the_nodes_of_every_program(run: Run, collector: 
     with Producer(collector.endpoint, "n2") as producer:
         producer.hello()
         producer.append(1, "nodes", 1, {"job": run.job.key, "host": "n2", "world": 2, "ranks": 1, "first": 0,
-                        "intervals": 0, "dropped": 0, "ended": 1, "at": 1e9, "number": 1, "lowest": 1})  # fmt: skip
+                        "intervals": 0, "dropped": 0, "ended": 1, "time": 1e9, "number": 1, "lowest": 1})  # fmt: skip
         producer.receive_ack(1)
-    run.end()
-    watch = run.watch()
-    deliver(watch)
-    report = watch.report()
-    watch.close()
+    report = ended(run)
     assert (report.ranks, report.nodes, report.unseen_ranks, report.seen) == (2, 2, 0, 20)
 
 
 def test_ranks_that_no_node_reports_are_counted(
     run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_module, "UNKNOWN_SECONDS", 0.2)
+    monkeypatch.setattr(run_module, "UNSEEN_SECONDS", 0.2)
     put(run.ring(), 10)
-    run.end()
-    watch = run.watch()
-    deliver(watch)
-    report = watch.report()
-    watch.close()
+    report = ended(run)
     assert (report.ranks, report.nodes, report.unseen_ranks) == (2, 1, 1)
     (job,) = rows(collector, "jobs")
     assert (job["ranks"], job["nodes"]) == (2, 2)

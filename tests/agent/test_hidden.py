@@ -15,7 +15,7 @@ from barograph_agent import shim
 from barograph_agent.doctor.checks import check_program
 from barograph_agent.system.processes import PROCESSES
 from barograph_agent.work import hidden
-from barograph_agent.work.hidden import Hidden, HiddenPrograms, of_command, of_file
+from barograph_agent.work.hidden import Hidden, HiddenPrograms, of_file
 from helpers import mpi as mpis
 from helpers.service import Node
 
@@ -68,7 +68,7 @@ def running(command: list[str | Path], **variables: str) -> Iterator[int]:
 
 def look(pid: int) -> list[Hidden]:
     programs = HiddenPrograms(shim.LIBRARY, PROCESSES)
-    programs.look(pid, 1.0)
+    programs.scan(pid, 1.0)
     return list(programs.found.values())
 
 
@@ -76,21 +76,17 @@ def preload() -> str:
     return shim.preload(shim.library(), "")
 
 
-def test_a_program_that_is_linked_statically_is_named(programs: Path) -> None:
-    expected = Hidden(str(programs / "static"), hidden.STATIC, is_mpi=True)
-    assert of_file(str(programs / "static")) == expected
-    with running([programs / "static"], LD_PRELOAD=preload()) as pid:
+@pytest.mark.parametrize(("name", "why"), [("static", hidden.STATIC), ("own", hidden.OWN_MPI)])
+def test_a_program_that_contains_its_mpi_is_named(programs: Path, name: str, why: str) -> None:
+    expected = Hidden(str(programs / name), why, is_mpi=True)
+    assert of_file(str(programs / name)) == expected
+    with running([programs / name], LD_PRELOAD=preload()) as pid:
         assert look(pid) == [expected]
 
 
-def test_a_program_with_an_mpi_of_its_own_is_named(programs: Path) -> None:
-    expected = Hidden(str(programs / "own"), hidden.OWN_MPI, is_mpi=True)
-    assert of_file(str(programs / "own")) == expected
-    with running([programs / "own"], LD_PRELOAD=preload()) as pid:
-        assert look(pid) == [expected]
-
-
-def test_a_program_with_a_shared_mpi_is_seen_unless_it_lacks_the_preload(programs: Path) -> None:
+def test_a_program_with_a_shared_mpi_is_seen_unless_it_lacks_the_preload(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(programs / "shared")
     assert of_file(path) is None
     with running([path], LD_PRELOAD=preload()) as pid:
@@ -99,6 +95,11 @@ def test_a_program_with_a_shared_mpi_is_seen_unless_it_lacks_the_preload(program
         assert look(pid) == [Hidden(path, hidden.WITHOUT, is_mpi=True)]
     with running([path], LD_PRELOAD=f"/nowhere/{shim.LIBRARY}") as pid:
         assert look(pid) == [Hidden(path, hidden.REFUSED, is_mpi=True)]
+    with running([path], LD_PRELOAD="libm.so.6") as pid:
+        assert look(pid) == [Hidden(path, hidden.REPLACED, is_mpi=True)]
+    monkeypatch.setattr(hidden.os, "getuid", lambda: 4711)
+    with running([path], LD_PRELOAD=preload()) as pid:
+        assert look(pid) == [Hidden(path, hidden.OTHER_USER, is_mpi=True)]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another user, which only root may")
@@ -125,33 +126,11 @@ def test_children_of_shells_are_looked_at_and_tools_are_not_named(programs: Path
         assert ended.returncode == 0
 
 
-def test_looks_become_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-    monkeypatch.setattr(HiddenPrograms, "_below", lambda programs, root: looks.append(root) or iter(()))
-    programs = HiddenPrograms(shim.LIBRARY, PROCESSES)
-    for quarter in range(4 * 3600):
-        programs.look(1, quarter / 4)
-    assert len(looks) == len(hidden.LOOKS)
-
-
-def test_of_a_command_the_programs_are_looked_at(programs: Path) -> None:
-    assert of_command(["env", "A=1", str(programs / "static")], os.environ) == [of_file(str(programs / "static"))]
-    assert of_command([str(programs / "shared"), "no such word", str(programs)], os.environ) == []
-
-
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF\2\1" + bytes(26) + b"\xff" * 40])
 def test_scripts_and_damaged_files_say_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     assert of_file(str(tmp_path / "file")) is None
     assert of_file(str(tmp_path / "absent")) is None
-
-
-def test_the_doctor_says_of_programs_whether_they_are_seen(programs: Path) -> None:
-    fine = check_program(str(programs / "shared"), os.environ)
-    assert (fine.check, fine.state) == ("program", "ok")
-    static = check_program(str(programs / "static"), os.environ)
-    assert (static.state, static.text) == ("fail", f"{programs}/static {hidden.STATIC}")
-    assert check_program("absent-program", os.environ).text == "absent-program: no such program"
 
 
 def test_the_last_lines_of_a_run_name_a_program_that_was_not_seen(programs: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from barograph_agent.reduce import intervals as module
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
-from barograph_agent.reduce.traffic import CLASSES, FIRST_LOOK, REPORTED, Traffic, add, look_of, rows
+from barograph_agent.reduce.traffic import FIRST_REPORT, MAX_CLASSES, MAX_REPORTED, Traffic, add, report_of, rows
 from barograph_agent.ring.reader import RECORD, Ring, RingError
 from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
@@ -46,7 +46,7 @@ def test_an_interval_extends_from_the_end_of_one_collective_to_the_end_of_the_ne
     pairs = [("start", "lmp+0x10"), ("lmp+0x10", "lmp+0x20"), ("lmp+0x20", "lmp+0x10"), ("lmp+0x10", "lmp+0x20")]
     assert intervals.class_ids.tolist() == [class_id(*pair) for pair in pairs]
     named = dict(
-        zip(sites["class_id"], zip(sites["before"], sites["at"], sites["operation"], strict=True), strict=True)
+        zip(sites["class_id"], zip(sites["from_site"], sites["to_site"], sites["operation"], strict=True), strict=True)
     )
     assert named == {
         class_id("start", "lmp+0x10"): ("start", "lmp+0x10", "Barrier"),
@@ -72,6 +72,17 @@ def test_a_class_id_does_not_depend_on_the_order_of_sites(shim: FakeShim, tmp_pa
     # Stored bands refer to this number, so it must never change: printf 'start\0lmp+0x10' | b2sum -l 64
     assert class_id("start", "lmp+0x10").to_bytes(8, "little").hex() == "e5d7cf0a7036d3e7"
     assert class_id("a", "bc") != class_id("ab", "c")
+
+
+def test_intervals_around_the_end_of_the_ring_are_read_in_order(shim: FakeShim) -> None:
+    with Ring(shim.path) as ring:
+        reader, found = IntervalReader(ring, Cursor(0)), []
+        for count in (60, 64, 3):
+            assert all(shim.put(10 * (shim.seen + 1)) for _ in range(count))
+            intervals, _ = reader.read()
+            found += zip(intervals.indices.tolist(), np.rint(1e9 * intervals.seconds).tolist(), strict=True)
+            ring.release(reader.cursor.position)
+    assert found == [(number, 10) for number in range(127)]
 
 
 def test_a_head_below_the_cursor_is_an_error(shim: FakeShim) -> None:
@@ -202,7 +213,7 @@ def test_what_a_run_has_communicated_after_so_many_intervals_is_reported_from_3_
         assert reader.traffic(final=False) is None
         assert found["look"] == [24] * 3
         assert found["elapsed_seconds"] == pytest.approx([2.9 * 24 / 32] * 3)
-        assert found["at"] == pytest.approx([STARTED_UNIX_NS * 1e-9 + 2.9 * 24 / 32] * 3)
+        assert found["time"] == pytest.approx([STARTED_UNIX_NS * 1e-9 + 2.9 * 24 / 32] * 3)
         assert totals(found) == {PONG: (12, 0, 0, 0), PING: (11, 88, 33, 33_000), FIRST: (1, 8, 3, 3000)}
         put_traffic(shim, 90, 29.0)
         reader.read()
@@ -218,21 +229,6 @@ def test_what_a_run_has_communicated_after_so_many_intervals_is_reported_from_3_
         reader.read()
         assert reader.traffic(final=True) is None
         assert (reader.cursor.traffic, reader.cursor.due) == ({}, [])
-
-
-def test_nothing_more_is_reported_of_traffic_that_an_earlier_version_has_not_counted(tmp_path: Path) -> None:
-    shim = shim_of(tmp_path, 512)
-    with Ring(shim.path) as ring:
-        reader = IntervalReader(ring, Cursor(world=0))
-        put_traffic(shim, 10, 2.9)
-        reader.read()
-        fields = msgspec.json.decode(msgspec.json.encode(reader.cursor))
-        earlier = msgspec.json.encode(fields[: Cursor.__struct_fields__.index("counted")])
-        reader = IntervalReader(ring, msgspec.json.decode(earlier, type=Cursor))
-        put_traffic(shim, 90, 29.0)
-        assert reader.read()[0] is not None
-        assert reader.traffic(final=False) is None
-        assert reader.traffic(final=True) is None
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64])
@@ -266,7 +262,7 @@ def test_the_traffic_of_long_intervals_is_reported_when_enough_of_them_are_known
             reader.read()
             if (found := reader.traffic(final=False)) is not None:
                 reports.append((round(found["elapsed_seconds"][0]), sum(found["intervals"])))
-        assert reports == [(20 * FIRST_LOOK // 2, FIRST_LOOK)]
+        assert reports == [(20 * FIRST_REPORT // 2, FIRST_REPORT)]
         assert reader.traffic(final=True) is None
 
 
@@ -291,10 +287,12 @@ def test_the_traffic_of_a_shorter_run_is_reported_once_all_of_it_was_read(
 
 def test_a_program_of_many_classes_reports_those_with_most_intervals(shim: FakeShim) -> None:
     traffic: dict[int, Traffic] = {}
-    records = np.zeros(3 * CLASSES, RECORD)
-    classes = np.concatenate([np.repeat(np.arange(CLASSES), 2), np.arange(2 * CLASSES, 3 * CLASSES)]).astype(np.uint64)
+    records = np.zeros(3 * MAX_CLASSES, RECORD)
+    classes = np.concatenate(
+        [np.repeat(np.arange(MAX_CLASSES), 2), np.arange(2 * MAX_CLASSES, 3 * MAX_CLASSES)]
+    ).astype(np.uint64)
     add(traffic, classes, records)
     add(traffic, np.full(5, 7, np.uint64), records[:5])
-    assert (len(traffic), traffic[7].intervals) == (CLASSES, 7)
-    found = rows([look_of(traffic, 0, 3.0, 0.0)])
-    assert found["class_id"] == [7, *[one for one in range(REPORTED) if one != 7]][:REPORTED]
+    assert (len(traffic), traffic[7].intervals) == (MAX_CLASSES, 7)
+    found = rows([report_of(traffic, 0, 3.0, 0.0)])
+    assert found["class_id"] == [7, *[one for one in range(MAX_REPORTED) if one != 7]][:MAX_REPORTED]

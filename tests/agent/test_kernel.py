@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import subprocess
@@ -16,66 +15,15 @@ from hypothesis import strategies as st
 from barograph_agent.kernel import busy, pressures
 from barograph_agent.kernel.pressures import MAX_RANKS, MAX_THREADS, QUIET_SECONDS, Pressures
 from barograph_agent.kernel.readings import NAME_LIMIT, clean, node_stat, process_stat, schedule
-from barograph_agent.kernel.speed import READS, Speed, SpeedProbe
-from barograph_agent.protocol import wire
-from barograph_agent.protocol.tables import IDENTIFIER, TABLES
+from barograph_agent.protocol.tables import IDENTIFIER
 from barograph_agent.system.processes import Processes
-from barograph_agent.system.sockets import SocketInfo
 from barograph_agent.system.system import SYSTEM
 from helpers.clocks import SetClock
 from helpers.log import wait_until
+from helpers.node import RANK, Node
 from helpers.proc import FakeProc
 
-RANK, HOG = 100, 900
-HERE = min(os.sched_getaffinity(0))
-
-
-class Node:
-    """A node with one rank, whose counters grow by given amounts in each second."""
-
-    def __init__(self, **options: Any) -> None:
-        self.now = 1000.0
-        self.proc = FakeProc()
-        self.pids = {RANK: 3}
-        self.counters: dict[str, Any] = {}
-        self.totals: dict[str, Any] = {}
-        self.speed = Speed(15e-6, 200e-6)
-        self.probed: list[int] = []
-        self.pressures = Pressures(SetClock(lambda: self.now), self.proc, probe=self, **options)
-        self.live(0)
-
-    def measure(self, core: int) -> None:
-        """As `SpeedProbe`."""
-        self.probed.append(core)
-
-    def take(self) -> Speed:
-        """What the test has set."""
-        return self.speed
-
-    def live(self, seconds: int, state: str = "R", node: dict[str, float] | None = None, **rates: float) -> list[dict]:
-        """Rows of so many seconds in which the counters grow at these rates."""
-        found = []
-        for second in range(seconds + 1):
-            if second:
-                self.now += 1.0
-                for names, added in ((self.counters, rates), (self.totals, node or {})):
-                    for name, rate in added.items():
-                        names[name] = names.get(name, 0) + rate
-            self.proc.process(RANK, state=state, core=1, **self.counters)
-            self.proc.node(**self.totals)
-            if second:
-                found += self.read()
-        return found
-
-    def read(self, *, final: bool = False) -> list[dict[str, Any]]:
-        """The rows of one look."""
-        columns = self.pressures.read(self.pids, final=final)
-        if not columns:
-            return []
-        message = wire.append("s/1", 1, "pressures", len(columns["rank"]), {"job": "j", "host": "n1", **columns})
-        kinds = TABLES["pressures"].columns
-        whole = wire.unpack(message.columns, kinds, message.rows)  # what the collector accepts
-        return [dict(zip(whole, row, strict=True)) for row in zip(*whole.values(), strict=True)]
+HOG = 900
 
 
 @pytest.fixture
@@ -129,7 +77,7 @@ def test_where_data_is_in_flight_for_long_a_quiet_node_has_a_row_at_once(node):
         found = []
         for _ in range(seconds):
             counted[:] = counted[0] + flight, counted[1] + 1e6
-            node.proc.sockets = [SocketInfo(b"a", b"n2", counted[0], int(counted[1]))]
+            node.proc.sockets = [(1, b"n2", counted[0], int(counted[1]))]
             found += node.live(1)
         return found
 
@@ -150,40 +98,33 @@ def test_a_rank_that_waits_for_a_core_has_a_row_after_that_of_the_quiet_time_bef
     assert whole["delay_seconds"] == rank["delay_seconds"]
 
 
-def test_the_busiest_process_on_the_ranks_core_is_named_with_whose_it_is(node):
-    node.proc.users[HOG] = 2000
-    node.live(6, ran=1.0)
-    rows = []
-    for second in range(12):
-        node.proc.process(HOG, "python3", cpu=0.9 * second, core=1)
-        node.proc.process(HOG + 1, "make", cpu=1.0 * second, core=0)
-        node.proc.process(HOG + 2, "helper", cpu=1.0 * second, core=1, parent=RANK)
-        rows += node.live(1, ran=0.5, delay=0.5)
-    last = [row for row in rows if row["rank"] == 3][-1]
-    assert (last["process"], last["process_of"], last["process_core"]) == ("python3", "other", 1)
-    assert last["process_seconds"] == pytest.approx(0.9 * (last["ended_at"] - last["began_at"]))
-
-
-@pytest.mark.parametrize(("user", "found"), [(2000, ("none", "other")), (1000, ("python3", "same"))])
-def test_names_of_processes_of_other_users_are_left_out_where_the_site_says_so(user, found):
-    node = Node(hides_others=True)
-    node.proc.users[HOG] = user
+def beside(node: Node, *others: tuple[str, float, dict[str, int]]) -> dict[str, Any]:
+    """The last row of the rank, which waits half of the time. others: name, share of a core, and more of each."""
     rows = []
     for second in range(16):
-        node.proc.process(HOG, "python3", cpu=0.9 * second, core=1)
+        for number, (name, share, more) in enumerate(others):
+            node.proc.process(HOG + number, name, cpu=share * second, **more)
         rows += node.live(1, ran=0.5, delay=0.5)
-    assert (rows[-1]["process"], rows[-1]["process_of"]) == found
+    last = [row for row in rows if row["rank"] == 3][-1]
+    return last | {"process_share": last["process_seconds"] / (last["ended_at"] - last["began_at"])}
+
+
+@pytest.mark.parametrize(
+    ("user", "hides", "found"),
+    [(2000, False, ("python3", "other")), (2000, True, ("none", "other")), (1000, True, ("python3", "same"))],
+)
+def test_the_busiest_process_on_the_ranks_core_is_named_with_whose_it_is_as_the_site_says(user, hides, found):
+    node = Node(hides_others=hides)
+    node.proc.users[HOG] = user
+    hog, helper = ("python3", 0.9, {"core": 1}), ("helper", 1.0, {"core": 1, "parent": RANK})
+    last = beside(node, hog, ("make", 1.0, {"core": 0}), helper)
+    assert (last["process"], last["process_of"], last["process_core"]) == (*found, 1)
+    assert last["process_share"] == pytest.approx(0.9)
 
 
 def test_processes_of_one_name_count_together(node):
-    rows = []
-    for second in range(16):
-        for i in range(3):
-            node.proc.process(HOG + i, "stress", cpu=0.3 * second, core=1)
-        node.proc.process(HOG + 3, "make", cpu=0.5 * second, core=1)
-        rows += node.live(1, ran=0.5, delay=0.5)
-    assert rows[-1]["process"] == "stress"
-    assert rows[-1]["process_seconds"] == pytest.approx(0.9 * (rows[-1]["ended_at"] - rows[-1]["began_at"]))
+    last = beside(node, *[("stress", 0.3, {"core": 1})] * 3, ("make", 0.5, {"core": 1}))
+    assert (last["process"], last["process_share"]) == ("stress", pytest.approx(0.9))
 
 
 def test_a_process_that_has_ended_is_not_named_any_more(node):
@@ -229,7 +170,7 @@ def test_processes_are_looked_at_only_while_ranks_wait_and_then_not_often(node, 
     assert looks == []
     monkeypatch.setattr(node.proc, "ids", lambda: looks.append(node.now) or [RANK])
     node.live(60, ran=0.5, delay=0.5)
-    assert 2 <= len(looks) <= 2 * (60 / busy.AGAIN_SECONDS + 1)
+    assert 2 <= len(looks) <= 2 * (60 / busy.MIN_PAUSE_SECONDS + 1)
 
 
 @pytest.mark.parametrize(
@@ -248,30 +189,12 @@ def test_a_rank_that_is_stopped_or_waits_for_a_disk_or_for_memory_has_a_row(node
     assert rows[-1][column] >= least
 
 
-def test_how_long_a_rank_slept_is_counted_and_only_where_is_from_looks(node):
+def test_how_long_a_rank_was_blocked_is_the_share_of_samples(node):
     node.live(5, ran=1.0)
     rows = []
     for state in "RRRDRRRSRRDR":
         rows += node.live(1, state, ran=0.5)
-    ranks = [row for row in rows if row["rank"] == 3]
-    # Of the first four seconds two were asleep, all of them in the only state of sleep that was seen.
-    assert ranks[0]["blocked_seconds"] == pytest.approx(2.0, abs=0.6)
-    assert sum(row["blocked_seconds"] for row in ranks) == pytest.approx(4.0, abs=1.1)
-
-
-@pytest.mark.parametrize(("states", "blocked"), [("RRD", 4.0), ("RSS", 0.0), ("R", 0.0)])
-def test_a_rank_that_slept_and_was_never_seen_asleep_is_looked_at_again(node, monkeypatch, states, blocked):
-    following = itertools.cycle(states)
-
-    def sleep(seconds: float) -> None:
-        assert seconds == pressures.LOOK_SECONDS
-        node.proc.process(RANK, state=next(following), core=1, **node.counters)
-
-    monkeypatch.setattr(node.pressures._clock, "sleep", sleep)
-    node.live(5, ran=1.0)
-    rows = [row for row in node.live(8, ran=0.5) if row["rank"] == 3]
-    assert sum(row["blocked_seconds"] for row in rows) == pytest.approx(blocked, abs=0.6)
-    assert bool(rows) == bool(blocked)
+    assert sum(row["blocked_seconds"] for row in rows if row["rank"] == 3) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +203,6 @@ def test_a_rank_that_slept_and_was_never_seen_asleep_is_looked_at_again(node, mo
         ({"steal": 0.3, "busy": 1.0}, "steal_seconds"),
         ({"swapped": 1000}, "swapped_pages"),
         ({"memory": 0.4}, "memory_pressure"),
-        ({"throttled": 1}, "throttles"),
     ],
 )
 def test_what_the_node_takes_from_all_has_a_row_of_the_node(node, rates, column):
@@ -353,7 +275,8 @@ def test_a_node_that_shows_nothing_is_no_reason_to_fail():
         found = found or blind.read({6: 1})
     assert math.isnan(found["delay_seconds"][0])
     assert math.isnan(found["memory_pressure"][0])
-    assert (found["swapped_pages"][0], found["throttles"][0]) == (-1, -1)
+    assert found["swapped_pages"][0] == -1
+    assert math.isnan(found["throttles"][0])
 
 
 @given(st.binary(max_size=600))
@@ -384,6 +307,21 @@ def test_the_files_of_this_node_are_read(tmp_path):
     assert (elsewhere.show("/proc/7"), elsewhere.show("/proc/7/stat")) == (b"", b"")
 
 
+@pytest.mark.parametrize("before", [0, 2**16 - 20, 300_000, None])
+def test_a_mapping_is_looked_for_in_small_pieces_and_only_as_far_as_it_is(tmp_path, monkeypatch, before):
+    lines, entry = 500_000, b"7f00-7f01 rw-s 0 0:24 12   /dev/shm/rings/rank-0.7.ring\n"
+    maps = b"x" * lines if before is None else b"x" * before + entry + b"x" * (lines - before)
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7/maps").write_bytes(maps)
+    here, read, taken = Processes(), os.read, []
+    here.root = str(tmp_path)
+    monkeypatch.setattr(os, "read", lambda *words: taken.append(read(*words)) or taken[-1])
+    assert here.maps(7, "/dev/shm/rings") is (before is not None)
+    assert not here.maps(8, "/dev/shm/rings")
+    assert max(map(len, taken)) <= 2**16
+    assert before is None or sum(map(len, taken)) <= before + len(entry) + 2**16
+
+
 @pytest.mark.parametrize("cut", [0, 1, 20, 60, 80])
 def test_a_line_that_is_cut_off_is_unknown(cut):
     proc = FakeProc()
@@ -407,20 +345,14 @@ def test_a_process_may_call_itself_anything(name):
 def test_of_thousands_of_processes_the_newest_are_looked_at(monkeypatch):
     proc = FakeProc()
     monkeypatch.setattr(proc, "ids", lambda: list(range(1, 50_000)))
-    for pid in range(50_000 - busy.MOST, 50_000):
+    for pid in range(50_000 - busy.MAX_PROCESSES, 50_000):
         proc.process(pid)
     looks = busy.BusyProcesses(proc)
-    looks.look(100.0)
-    assert proc.shown == busy.MOST
+    looks.sample(100.0)
+    assert proc.shown == busy.MAX_PROCESSES
     looks.compare(101.0, {})
-    looks.look(110.0)
-    assert proc.shown == 2 * busy.MOST  # too early for so many
-    looks = busy.BusyProcesses(proc)
-    looks.look(200.0)
-    for pid in range(49_000, 49_900):
-        proc.process(pid, cpu=5.0)
-    looks.compare(210.0, {})
-    assert len(looks._found) == busy.BUSIEST
+    looks.sample(110.0)
+    assert proc.shown == 2 * busy.MAX_PROCESSES  # too early for so many
 
 
 BUSY = "while True: pass"
@@ -460,65 +392,3 @@ def test_a_busy_loop_on_a_ranks_core_is_what_the_rank_waits_for():
     assert waited["delay_seconds"] > 0.5 * waited["run_seconds"]
     assert (waited["core"], waited["process_core"]) == (core, core)
     assert waited["process_of"] in ("same", "other")
-
-
-@pytest.mark.parametrize("slower", [Speed(18e-6, 200e-6), Speed(15e-6, 260e-6)])
-def test_a_node_that_does_fixed_work_more_slowly_has_rows_after_that_of_the_quiet_time_before(node, slower):
-    assert node.live(10, ran=1.0) == []
-    usual, node.speed = node.speed, slower
-    quiet, *slow = node.live(9, ran=1.0)
-    assert (quiet["compute_seconds"], quiet["memory_seconds"]) == pytest.approx(usual)
-    assert len(slow) == 2
-    for row in slow:
-        assert (row["rank"], row["compute_seconds"], row["memory_seconds"]) == (-1, *slower)
-    node.speed = usual
-    assert node.live(20, ran=1.0) == []
-
-
-def test_a_little_more_time_for_fixed_work_is_nothing_and_counts_as_the_mean(node):
-    node.live(16, ran=1.0)
-    node.speed = Speed(16e-6, 240e-6)
-    [row] = node.live(20, ran=1.0)
-    assert 15.3e-6 < row["compute_seconds"] < 15.7e-6
-
-
-def test_the_probe_takes_processor_time_of_its_own_thread_the_fastest_and_the_median():
-    ticks = iter(range(10**6))
-    clock = SetClock(lambda: 0.0)
-    clock.thread_seconds = lambda: float(next(ticks))
-    probe = SpeedProbe(clock, Processes())
-    assert all(map(math.isnan, probe.take()))
-    probe.measure(HERE)
-    assert probe.take() == (1.0, 1.0)
-    took = iter([9, 9, 9, 9, 9, 30, 5, 9, 9, 9, 9, 10, 9, 9, 9, 9, 9, 20])
-    times = (float(at) for seconds in took for at in (0, seconds))
-    clock.thread_seconds = lambda: next(times)
-    for _ in range(3):
-        probe.measure(HERE)
-    assert probe.take() == (5.0, 20.0)
-
-
-def test_work_is_done_on_a_core_of_a_rank_that_runs_and_not_where_that_is_not_allowed(node):
-    node.live(3, ran=1.0)
-    node.live(3, "S")
-    assert node.probed == [1, 1, 1]
-    usual = os.sched_getaffinity(0)
-    probe = SpeedProbe(SYSTEM.clock, Processes())
-    probe.measure(10**4)
-    assert math.isnan(probe.take().compute_seconds)
-    probe.measure(HERE)
-    assert probe.take().compute_seconds > 0
-    assert os.sched_getaffinity(0) == usual
-
-
-def test_reads_of_memory_go_through_all_addresses():
-    probe = SpeedProbe(SYSTEM.clock, Processes())
-    probe.measure(HERE)
-    first, chain = probe._at, probe._chain
-    assert chain is not None
-    probe.measure(HERE)
-    seen, at = {first}, first
-    for _ in range(50 * READS):
-        at = chain[at]
-        seen.add(at)
-    assert len(seen) == 50 * READS + 1

@@ -21,7 +21,7 @@ from barograph_agent.system.processes import PROCESSES
 from helpers import mpi as mpis
 from helpers.kills import segments
 from helpers.log import DEADLINE_SECONDS, wait_until
-from helpers.service import NOWHERE, Node, Oracle, Service, kill, sidecars
+from helpers.service import NOWHERE, Node, Oracle, Service, kill, processes, sidecars
 
 pytestmark = pytest.mark.process
 
@@ -85,15 +85,7 @@ class Watched:
     def ranks(self) -> list[int]:
         """The processes of the program itself."""
         mine = f"{self.progress}".encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[0].endswith(b"/paced") and mine in words:
-                found.append(int(path.parent.name))
-        return sorted(found)
+        return processes(lambda words: words[0].endswith(b"/paced") and mine in words)
 
     def kill(self, pid: int) -> None:
         """SIGKILL a process, which ends the program too."""

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,20 +19,21 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
 from barograph_agent.settings import agent
-from barograph_agent.sidecar.nodewatch import ACTIVE_SECONDS, NodeWatch, leave_after, step_options
+from barograph_agent.sidecar.nodewatch import MAX_RECENT, TURNS, JobSidecar, step_options
 from barograph_agent.sidecar.output import MAX_RUNS, JobOutput
 from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
-from barograph_agent.sidecar.program import Program
-from barograph_agent.sidecar.step import FACTS, StepOptions
-from barograph_agent.sidecar.watch import Watch
+from barograph_agent.sidecar.run import WatchedRun
+from barograph_agent.sidecar.step import FACTS, Step, StepOptions
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import Disk
+from barograph_agent.system.network import Network, Source
 from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.salt import Salt
-from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
 from helpers.rings import STARTED_NS, FakeShim
+
+from .test_watch import rows
 
 NOWHERE = "tcp://127.0.0.1:1"
 
@@ -51,10 +51,10 @@ class Node:
         self.endpoint = endpoint
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def watch(self, endpoint: str = "", *, with_output: bool = False) -> NodeWatch:
+    def watch(self, endpoint: str = "", *, with_output: bool = False) -> JobSidecar:
         options = RunOptions(endpoint or self.endpoint, DEADLINE_SECONDS, 2**20)
         output = JobOutput(os.environ, SYSTEM) if with_output else None
-        return NodeWatch(self.rings, self.active, StepOptions(self.spool, "ada", self.name, options), output=output)
+        return JobSidecar(self.rings, self.active, StepOptions(self.spool, "ada", self.name, options), output=output)
 
     def step(self, name: str = "0.0", facts: str = "") -> Path:
         directory = self.rings / name
@@ -124,15 +124,7 @@ def node(make: Callable[..., Node]) -> Node:
     return make()
 
 
-def rows(collector: Collector, table: str) -> list[dict[str, Any]]:
-    with LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
-        found = []
-        for batch in reader.read_all(table):
-            found += [dict(zip(batch.columns, row, strict=True)) for row in zip(*batch.columns.values(), strict=True)]
-    return found
-
-
-def finish(watch: NodeWatch, *nodes: Node) -> None:
+def finish(watch: JobSidecar, *nodes: Node) -> None:
     """End the job: its processes are killed, the epilog runs, the sidecar finishes."""
     for node in nodes:
         node.end()
@@ -149,13 +141,8 @@ def test_ranks_that_start_together_are_one_run(node: Node, collector: Collector)
         shim.set(exit=EXITED, exited_ns=STARTED_NS + 10**9)
     finish(watch, node)
     (job,) = rows(collector, "jobs")
-    assert (job["job"], job["ranks"], job["user"], job["account"], job["app"]) == (
-        "lab/7.0.0",
-        2,
-        "ada",
-        "physics",
-        "lmp",
-    )
+    named = [job[name] for name in ("job", "ranks", "user", "account", "app")]
+    assert named == ["lab/7.0.0", 2, "ada", "physics", "lmp"]
     (run,) = rows(collector, "runs")
     assert (run["exit_status"], run["intervals"], run["dropped"]) == (0, 10, 0)
     assert sum(row["count"] for row in rows(collector, "node_blocks")) == 10
@@ -177,20 +164,6 @@ def test_the_exit_status_is_the_largest_or_unknown(
             shim.set(exit=EXITED + code, exited_ns=STARTED_NS + 10**9)
     finish(node.watch(), node)
     assert [row["exit_status"] for row in rows(collector, "runs")] == [status]
-
-
-def test_consecutive_programs_of_a_step_are_separate_runs(node: Node, collector: Collector) -> None:
-    step, watch = node.step("0.batch"), node.watch()
-    for count in (5, 6):
-        node.ring(step, count=count)
-        watch.step()
-        node.end()
-        wait_until(lambda want=count - 4: watch.step() or len(rows(collector, "runs")) == want, "the run has ended")
-    finish(watch, node)
-    assert {row["job"]: row["intervals"] for row in rows(collector, "runs")} == {
-        "lab/7.0.batch": 5,
-        "lab/7.0.batch-2": 6,
-    }
 
 
 def test_programs_faster_than_the_poll_interval_are_separate_runs(node: Node, collector: Collector) -> None:
@@ -239,7 +212,7 @@ def test_verdicts_are_appended_to_the_output_of_the_job_after_its_end(
     node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     verdicts = iter([*(f"slow: verdict {number}" for number in range(1, MAX_RUNS)), ""])
-    monkeypatch.setattr(Watch, "verdict", lambda watch: next(verdicts))
+    monkeypatch.setattr(WatchedRun, "verdict", lambda watch: next(verdicts))
     monkeypatch.setenv("SLURM_JOB_STDOUT", "%x-%j.out")
     monkeypatch.setenv("SLURM_JOB_WORK_DIR", str(tmp_path))
     text = tmp_path / "heat-7.out"
@@ -297,9 +270,9 @@ def test_the_table_agent_of_the_configuration_applies_under_hooks_below_variable
     given = {**os.environ, "BAROGRAPH_CONFIG": str(tmp_path / "site.toml"), "BAROGRAPH_COLLECTOR": NOWHERE}
     environment = agent.environment(given)
     node.ring(node.step())
-    watch = NodeWatch(node.rings, node.active, step_options(node.spool, node.name, environment), environment)
+    watch = JobSidecar(node.rings, node.active, step_options(node.spool, node.name, environment), environment)
     watch.step()
-    plans = [program.plan for program in watch.programs.values()]
+    plans = [run.plan for run in watch.runs.values()]
     watch.leave()
     found = [(plan.rows_per_second, plan.spool_bytes, plan.job.cluster, plan.endpoint) for plan in plans]
     assert found == [(10.0, 2**20, "site", NOWHERE)]
@@ -309,12 +282,12 @@ def watch_and_die(node: Node, job: str = "7") -> None:
     """A sidecar without a collector reads the node's rings and is killed."""
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from barograph_agent.sidecar.nodewatch import NodeWatch\n"
+        "from barograph_agent.sidecar.nodewatch import JobSidecar\n"
         "from barograph_agent.sidecar.plan import RunOptions\n"
         "from barograph_agent.sidecar.step import StepOptions\n"
         "rings, active, spool, endpoint = sys.argv[1:]\n"
         "settings = StepOptions(Path(spool), 'ada', 'n1', RunOptions(endpoint, 0.0, 2**20))\n"
-        "watch = NodeWatch(Path(rings), Path(active), settings)\n"
+        "watch = JobSidecar(Path(rings), Path(active), settings)\n"
         "watch.step(); watch.step(); os.kill(os.getpid(), 9)\n"
     )
     words = [str(node.rings), str(node.active), str(node.spool), NOWHERE]
@@ -360,6 +333,13 @@ class Fast(Clock):
         return self.seconds
 
 
+class Hurried(Network):
+    """A network on which nobody waits for long."""
+
+    def wait(self, sources: Collection[Source], seconds: float) -> None:
+        super().wait(sources, min(seconds, 0.01))
+
+
 @pytest.mark.parametrize("delivers", [True, False], ids=["unnoticed", "while it delivers"])
 def test_a_job_that_starts_again_under_its_first_sidecar_is_a_second_attempt(
     node: Node, collector: Collector, monkeypatch: pytest.MonkeyPatch, delivers: bool
@@ -367,12 +347,12 @@ def test_a_job_that_starts_again_under_its_first_sidecar_is_a_second_attempt(
     node.ring(node.step("0.0"))
     options = RunOptions(node.endpoint if delivers else NOWHERE, DEADLINE_SECONDS, 2**20)
     settings = StepOptions(node.spool, "ada", node.name, options)
-    watch = NodeWatch(node.rings, node.active, settings, system=SYSTEM._replace(clock=Fast()))
+    watch = JobSidecar(node.rings, node.active, settings, system=SYSTEM._replace(clock=Fast(), network=Hurried()))
     watch.step()
     node.end()
-    find, looks = NodeWatch.find, []
+    find, looks = JobSidecar.find, []
 
-    def requeue(watch: NodeWatch) -> None:
+    def requeue(watch: JobSidecar) -> None:
         looks.append(watch)
         if len(looks) == (1 if delivers else 3):  # in the second case the end of the job was seen
             node.active.touch()
@@ -383,9 +363,9 @@ def test_a_job_that_starts_again_under_its_first_sidecar_is_a_second_attempt(
         find(watch)
 
     node.active.unlink()
-    monkeypatch.setattr(NodeWatch, "find", requeue)
+    monkeypatch.setattr(JobSidecar, "find", requeue)
     watch.run()
-    assert len(looks) > 200  # it has watched to the end
+    assert len(looks) >= 200  # it has watched to the end
     monkeypatch.undo()
     node.watch(collector.endpoint).run()
     assert {(row["job"], row["intervals"]) for row in rows(collector, "runs")} == {("lab/7.0.0", 10), ("lab/7.1.0", 20)}
@@ -424,7 +404,7 @@ def test_spools_of_earlier_jobs_are_delivered_even_by_a_short_job(
     watch_and_die(former, "6")
     former.end()
     node.ring(node.step())
-    pump, end, answers = Link.pump, Program.end, threading.Event()
+    pump, end, answers = Link.pump, WatchedRun._append_end, threading.Event()
 
     def pump_all(link: Link, timeout: float = 0.0) -> None:
         """The collector answers once the program has ended, and then everything at once."""
@@ -432,7 +412,7 @@ def test_spools_of_earlier_jobs_are_delivered_even_by_a_short_job(
             pump(link, 0.05)
 
     monkeypatch.setattr(Link, "pump", pump_all)
-    monkeypatch.setattr(Program, "end", lambda program, at: answers.set() or end(program, at))
+    monkeypatch.setattr(WatchedRun, "_append_end", lambda run, *at: answers.set() or end(run, *at))
     finish(node.watch(), node)
     assert {row["job"] for row in rows(collector, "runs")} == {"lab/6.0.0", "lab/7.0.0"}
 
@@ -483,6 +463,19 @@ def test_a_ring_created_late_in_a_step_is_found(node: Node, collector: Collector
     assert [row["intervals"] for row in rows(collector, "runs")] == [10]
 
 
+def test_steps_that_have_ended_are_looked_at_in_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, found = 400, list[Step]()
+    for number in range(ended + MAX_RECENT):
+        node.step(f"0.{number}")
+    watch = node.watch()
+    watch.find()
+    monkeypatch.setattr(Step, "find", lambda self, programs: found.append(self))
+    for _ in range(TURNS):
+        watch.find()
+    assert len(found) == ended + TURNS * MAX_RECENT
+    assert len(set(found)) == ended + MAX_RECENT
+
+
 def test_a_step_without_rings_leaves_no_files(node: Node, collector: Collector) -> None:
     node.process(node.step())
     finish(node.watch(), node)
@@ -529,16 +522,13 @@ def test_facts_that_are_no_file_of_a_usual_size_end_nothing(tmp_path: Path) -> N
     assert disk.read(tmp_path / "large", 101) == bytes(101)
 
 
-def test_a_sidecar_that_hangs_is_gone_some_time_after_the_end_of_its_job(tmp_path: Path) -> None:
-    active, left, slept = tmp_path / "active", threading.Event(), []
-    active.touch()
-
-    class Hurried(Clock):
-        def sleep(self, seconds: float) -> None:  # type: ignore[override]
-            slept.append(seconds)
-            if len(slept) == 3:
-                active.unlink()
-
-    leave_after(active, 80.0, left.set, SYSTEM._replace(clock=Hurried()))
-    assert left.wait(DEADLINE_SECONDS)
-    assert slept == [ACTIVE_SECONDS] * 3 + [80.0]
+def test_a_sidecar_that_hangs_is_gone_some_time_after_the_end_of_its_job(node: Node) -> None:
+    postponed = []
+    options = StepOptions(node.spool, "ada", node.name, RunOptions(NOWHERE, 0.0, 2**20))
+    watch = JobSidecar(node.rings, node.active, options, postpone=lambda: postponed.append(1))
+    watch.step()
+    watch.step()
+    node.active.unlink()
+    watch.step()
+    watch.leave()
+    assert len(postponed) == 2

@@ -10,8 +10,7 @@ import pytest
 
 from barograph_agent.system import processes
 from barograph_agent.system.system import SYSTEM
-from barograph_agent.work.evidence import WorkEvidence
-from barograph_agent.work.investigation import Subject, WorkRules, investigate
+from barograph_agent.work.fingerprint import TargetProcess, WorkEvidence, WorkRules, fingerprint
 from barograph_agent.work.planned import evidence_of, parse_planned
 
 PATH = "/usr/bin:/bin"
@@ -56,19 +55,18 @@ def test_the_evidence_is_that_of_the_process_itself(
     (tmp_path / "step.py").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{PATH}", "OMP_NUM_THREADS": "3"}
     command = [*(script or [sys.executable, "-c", code]), "case.in", "--steps=100"]
-    rules = WorkRules("lab", None, tmp_path / "digests.json", numbers=True)
+    rules = WorkRules("lab", None, numbers=True)
     planned = parse_planned(command, environment)
     assert planned is not None
-    expected = evidence_of(planned, environment, rules._replace(memory=None), SYSTEM)
-    assert not (tmp_path / "digests.json").exists()
+    expected = evidence_of(planned, environment, rules, SYSTEM)
     with subprocess.Popen(
         [str(tmp_path / script[0]) if script else command[0], *command[1:]], env=environment, stdin=subprocess.DEVNULL
     ) as process:
         try:
             while SYSTEM.processes.command(process.pid)[-1:] != ["--steps=100"]:
                 assert process.poll() is None  # between fork and exec
-            subject = Subject(process.pid, planned.program)
-            found = list(investigate(subject, rules, SYSTEM, SYSTEM.clock.monotonic() + 10))[-1]
+            found = WorkEvidence()
+            fingerprint(found, float("inf"), TargetProcess(process.pid, planned.program), rules, SYSTEM)
         finally:
             process.kill()
     names = [name for name in WorkEvidence.__struct_fields__ if name != "platform"]
@@ -87,6 +85,6 @@ def test_a_log_that_grows_in_the_working_folder_is_no_input(tmp_path: Path, monk
     with (tmp_path / "daemon.log").open("a") as log:
         for _ in range(2):
             print("a line", file=log, flush=True)
-            folders.append(evidence_of(planned, {}, WorkRules("lab", None, None), SYSTEM).folder)
+            folders.append(evidence_of(planned, {}, WorkRules("lab", None), SYSTEM).folder)
     assert folders[0] == folders[1]
     assert len(folders[0]) == 1

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from barograph_agent.job.identity import Job
-from barograph_agent.job.rules import VALUE_LIMIT, Findings, Param, ParamRule, Rules, RulesError, apply, read
+from barograph_agent.job.rules import MAX_VALUE, Findings, Param, ParamRule, Rules, RulesError, apply, read
 
 SITE = r"""
 [[app]]
@@ -80,7 +80,7 @@ def test_a_given_name_is_kept_and_a_script_is_matched_by_its_name(path: Path) ->
 def test_the_first_rule_for_a_name_applies_and_long_values_are_truncated(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[[param]]\nargv='a=(.*)'\nname='a'\n[[param]]\nargv='b=(.*)'\nname='a'\n")
-    assert apply(read(path), ["b=2", "a=" + "x" * 999]).apply_to(job(), "").params == {"a": "x" * VALUE_LIMIT}
+    assert apply(read(path), ["b=2", "a=" + "x" * 999]).apply_to(job(), "").params == {"a": "x" * MAX_VALUE}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_missing_or_undecodable_rules_are_an_error(tmp_path: Path) -> None:
 
 
 def test_expressions_are_limited_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barograph_agent.job.rules.SEARCH_SECONDS", 0.05)
+    monkeypatch.setattr("barograph_agent.job.rules.MAX_SEARCH_SECONDS", 0.05)
     path = tmp_path / "rules.toml"
     path.write_text("[[param]]\nargv='((a+)+)b'\nname='a'\n")
     began = time.process_time()

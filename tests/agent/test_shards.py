@@ -1,4 +1,4 @@
-"""Several collectors: which of them the rows of a job go to, and that all of a run go to the same one."""
+"""Shards: which of them the runs of a user go to, and that all rows of a run go to the same one."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from barograph_agent.deliver.shards import shard_of
 from barograph_agent.doctor import checks
 from barograph_agent.job.identity import Job
 from barograph_agent.settings.places import EndpointError, check_endpoint, check_endpoints, endpoints
-from barograph_agent.sidecar import companion
-from barograph_agent.sidecar import main as sidecar_main
-from barograph_agent.sidecar.main import Orphans
-from barograph_agent.sidecar.plan import PLAN, RunOptions, RunPlan, begin_run, load_plan, save
+from barograph_agent.sidecar import companion, orphans
+from barograph_agent.sidecar.orphans import Orphans
+from barograph_agent.sidecar.plan import PLAN, RunOptions, RunPlan, begin_run, save
 
 COLLECTORS = [f"tcp://log{number}:7450" for number in range(5)]
 NOWHERE = [f"tcp://127.0.0.1:{number}" for number in (1, 2, 3)]
 
 
-@given(st.permutations(COLLECTORS), st.integers(0, 10**9), st.sampled_from(["0", "batch", "mpi-host.domain-12@1"]))
-def test_every_node_and_step_of_a_job_has_the_same_collector(collectors: list[str], job: int, step: str) -> None:
-    assert shard_of(f"lab/{job}.0.{step}", collectors) == shard_of(f"lab/{job}.3.1", COLLECTORS)
+@given(st.permutations(COLLECTORS), st.integers(0, 10**9))
+def test_every_node_has_the_same_shard_for_a_user(collectors: list[str], user: int) -> None:
+    assert shard_of("lab", f"u{user}", collectors) == shard_of("lab", f"u{user}", COLLECTORS)
 
 
-def test_jobs_are_spread_and_a_collector_more_moves_no_job_between_the_others() -> None:
-    jobs = [f"lab/{number}.0.0" for number in range(4000)]
-    four, five = ({job: shard_of(job, COLLECTORS[:count]) for job in jobs} for count in (4, 5))
+def test_users_are_spread_and_a_shard_more_moves_none_between_the_others() -> None:
+    users = [f"u{number}" for number in range(4000)]
+    four, five = ({user: shard_of("lab", user, COLLECTORS[:count]) for user in users} for count in (4, 5))
     assert all(900 < count < 1100 for count in Counter(four.values()).values())
-    moved = {job: five[job] for job in jobs if five[job] != four[job]}
+    moved = {user: five[user] for user in users if five[user] != four[user]}
     assert set(moved.values()) == {COLLECTORS[4]}
     assert 700 < len(moved) < 900
 
@@ -55,9 +54,10 @@ def test_a_list_of_collectors_is_checked() -> None:
 
 def begun(root: Path, name: str, collectors: str) -> RunPlan:
     """The plan of a run whose launcher is gone."""
-    job = Job("lab", name, 0, "0", "ada", "n1", "app", {})
+    job = Job("lab", name, 0, "0", f"user{name}", "n1", "app", {})
     (root / "spools").mkdir(exist_ok=True)
-    plan = begin_run(root / "spools" / name, job, root / "rings" / name, RunOptions(collectors))
+    (rings := root / "rings" / name).mkdir(parents=True)
+    plan = begin_run(root / "spools" / name, job, rings, RunOptions(collectors))
     save(root / "spools" / name, PLAN, msgspec.structs.replace(plan, launcher_born=0))
     return plan
 
@@ -65,13 +65,13 @@ def begun(root: Path, name: str, collectors: str) -> RunPlan:
 def adopted(root: Path, collectors: str) -> dict[str, str]:
     """The collectors of orphans by job, when a sidecar with this list begins to deliver them."""
     found = Orphans(root / "spools", collectors)
-    for watch in found.watches.values():
+    for watch in found.runs.values():
         watch.close()
-    return {watch.plan.job.id: watch.plan.endpoint for watch in found.watches.values()}
+    return {watch.plan.job.id: watch.plan.endpoint for watch in found.runs.values()}
 
 
 def test_a_run_stays_with_its_collector_whatever_the_list_says_later(tmp_path: Path) -> None:
-    names = [str(number) for number in range(6)]
+    names = list("abcdefgh")
     plans = {name: begun(tmp_path, name, ",".join(NOWHERE[:2])) for name in names}
     first = {name: plan.endpoint for name, plan in plans.items()}
     assert set(first.values()) == set(NOWHERE[:2])
@@ -83,7 +83,7 @@ def test_a_run_stays_with_its_collector_whatever_the_list_says_later(tmp_path: P
 def test_spools_for_a_dead_collector_leave_room_for_those_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar_main, "MAX_ADOPTED", 4)
+    monkeypatch.setattr(orphans, "MAX_ADOPTED", 4)
     for number in range(8):
         begun(tmp_path, f"a{number}", NOWHERE[0])
     begun(tmp_path, "b", NOWHERE[1])
@@ -95,8 +95,9 @@ def test_sidecars_of_other_nodes_have_the_collector_of_the_launcher(tmp_path: Pa
     plan = begun(tmp_path, "7", ",".join(NOWHERE))
     spools = tmp_path / "other"
     spools.mkdir()
-    there = load_plan(companion.begin(tmp_path / "rings", plan, spools, "n2"))
-    assert (there.endpoint, there.collectors) == (plan.endpoint, ",".join(NOWHERE))
+    run = companion.begin(tmp_path / "rings", plan, spools, "n2")
+    run.close()
+    assert (run.plan.endpoint, run.plan.collectors) == (plan.endpoint, ",".join(NOWHERE))
 
 
 def test_the_doctor_asks_each_collector(monkeypatch: pytest.MonkeyPatch) -> None:

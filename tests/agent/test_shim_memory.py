@@ -87,11 +87,3 @@ def test_valgrind_reports_nothing_in_the_shim(name: str, tmp_path: Path, plain: 
     assert "ERROR SUMMARY" in log.read_text()
     assert complaints(log.read_text()) == []
     assert records(tmp_path / "rings") == count
-
-
-def test_valgrind_errors_in_the_shim_are_distinguished_from_those_in_mpi() -> None:
-    ours = "==7== Invalid read of size 8\n==7==    at 0x4: memcpy (in /lib/x86_64-linux-gnu/libc.so.6)\n"
-    ours += "==7==    by 0x48A: writer_put (writer.c:120)\n==7==    by 0x1: main\n==7== \n"
-    theirs = "==7== Invalid read of size 8\n==7==    at 0x4: MPIR_Init (in /x/libmpi.so.12)\n"
-    theirs += "==7==    by 0x48A: MPI_Init (lifecycle.c:12)\n==7== \n"
-    assert complaints(theirs + ours + theirs) == [ours.removesuffix("==7== \n")]

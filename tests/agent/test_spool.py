@@ -1,23 +1,23 @@
-"""The spool: recovery after kills, damage and full disks, and counts of drops."""
+"""The spool: whole commits after kills and on full disks, and counts of drops."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from barograph_agent.deliver import spool as module
 from barograph_agent.deliver.outbox import Dropped
-from barograph_agent.deliver.spool import Spool, SpoolError
-from barograph_agent.system.disk import Disk
+from barograph_agent.deliver.spool import DATABASE, MAX_FREE_PAGES, Spool, SpoolError
+from helpers.full_disk import FullDisk
 
 
 def held(spool: Spool) -> list[tuple[int, bytes]]:
@@ -29,10 +29,6 @@ def commit(spool: Spool, mark: bytes, *messages: bytes) -> None:
     for message in messages:
         spool.put(len(message), message)
     spool.commit(mark)
-
-
-def segments(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.glob("*.seg"))
 
 
 @pytest.fixture
@@ -51,261 +47,117 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Spool]]:
         current.pop().close()
 
 
-def test_committed_messages_are_recovered_with_their_mark(opened: Callable[..., Spool]) -> None:
-    spool = opened()
-    assert (spool.first_seq, spool.last_seq, spool.next_seq, spool.mark, spool.rows) == (1, 0, 1, b"", 0)
-    spool.put(3, b"one")
-    assert (spool.first_seq, spool.last_seq, spool.next_seq, spool.rows) == (1, 0, 2, 0)
-    spool.put(4, b"two")
-    spool.commit(b"read up to 7")
-    spool.put(5, b"never committed")
-    spool = opened()
-    assert held(spool) == [(1, b"one"), (2, b"two")]
-    assert (spool.mark, spool.next_seq, spool.rows, spool.discount(2)) == (b"read up to 7", 3, 7, 4)
-    commit(spool, b"read up to 9", b"three")
-    assert held(opened()) == [(1, b"one"), (2, b"two"), (3, b"three")]
-
-
-# Three commits; the second has only a mark.
-GROUPS = [(b"m1", [b"a" * 5, b"bb"]), (b"m2 is longer", []), (b"m3", [b"", b"c" * 40])]
-
-
-def whole_groups(directory: Path) -> tuple[list[int], list[tuple[bytes, list[bytes]]]]:
-    """Writes GROUPS; returns the size of the last segment after each, and the content of the spool."""
-    spool = Spool(directory)
-    ends, states = [spool.size], [(b"", list[bytes]())]
-    for mark, messages in GROUPS:
-        commit(spool, mark, *messages)
-        ends.append(spool.size)
-        states.append((mark, states[-1][1] + messages))
+def test_after_a_kill_within_a_write_there_are_whole_commits(tmp_path: Path) -> None:
+    """Of a database without its end, as SIGKILL leaves it within a write: any of its states, each whole."""
+    spool = Spool(tmp_path / "whole")
+    states = {(b"", 0)}
+    for i in range(1, 9):
+        commit(spool, b"mark %d" % i, *[b"%d" % i * 900] * (i % 3))
+        states.add((spool.mark, spool.last_seq))
+    copies = {path.name: path.read_bytes() for path in spool.directory.iterdir()}
     spool.close()
-    return ends, states
-
-
-def test_truncated_at_any_byte_it_recovers_the_complete_groups_and_continues(tmp_path: Path) -> None:
-    ends, states = whole_groups(tmp_path / "whole")
-    (name,) = segments(tmp_path / "whole")
-    data = (tmp_path / "whole" / name).read_bytes()
-    assert len(data) == ends[-1]
-    for cut in range(len(data) + 1):
+    log, found = copies[f"{DATABASE}-wal"], set()
+    for cut in [*range(0, len(log), 97), len(log)]:
         directory = tmp_path / f"cut-{cut}"
         directory.mkdir()
-        (directory / name).write_bytes(data[:cut])
-        mark, messages = states[max((i for i, end in enumerate(ends) if end <= cut), default=0)]
+        for name, content in copies.items():
+            (directory / name).write_bytes(content[:cut] if name.endswith("-wal") else content)
         spool = Spool(directory)
-        assert (spool.mark, held(spool)) == (mark, list(enumerate(messages, 1))), cut
+        found.add((spool.mark, spool.last_seq))
+        assert [seq for seq, _ in held(spool)] == list(range(1, spool.last_seq + 1))
         commit(spool, b"on", b"next")
         spool.close()
         spool = Spool(directory)
-        assert (spool.mark, held(spool)) == (b"on", list(enumerate([*messages, b"next"], 1))), cut
-        spool.close()
-
-
-def test_damage_to_any_byte_loses_its_group_and_later_ones_only(tmp_path: Path) -> None:
-    ends, states = whole_groups(tmp_path / "whole")
-    (name,) = segments(tmp_path / "whole")
-    data = (tmp_path / "whole" / name).read_bytes()
-    directory = tmp_path / "damaged"
-    for at in range(len(data)):
-        directory.mkdir()
-        (directory / name).write_bytes(data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :])
-        spool = Spool(directory)
-        last = max((i for i, end in enumerate(ends) if end <= at), default=0)
-        mark, messages = states[last]
-        assert (spool.mark, held(spool)) == (mark, list(enumerate(messages, 1))), at
-        # The same again in its place: the data after it must not become valid again.
-        if last < len(GROUPS):
-            commit(spool, GROUPS[last][0], *GROUPS[last][1])
-            spool.close()
-            spool = Spool(directory)
-            mark, messages = states[last + 1]
-            assert (spool.mark, held(spool)) == (mark, list(enumerate(messages, 1))), at
+        assert (spool.mark, held(spool)[-1]) == (b"on", (spool.last_seq, b"next"))
         spool.close()
         shutil.rmtree(directory)
+    assert found == states
 
 
-def test_a_kill_while_opening_a_segment_preserves_the_mark(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    spool = Spool(whole, segment_bytes=1)
-    commit(spool, b"a mark", b"one")
-    spool.close()
-    first, second = segments(whole)
-    for cut in range((whole / second).stat().st_size + 1):
-        directory = tmp_path / f"cut-{cut}"
-        shutil.copytree(whole, directory)
-        os.truncate(directory / second, cut)
+def test_a_killed_owner_leaves_the_last_commit_whole(tmp_path: Path) -> None:
+    for attempt in range(8):
+        directory = tmp_path / str(attempt)
+        if (pid := os.fork()) == 0:
+            spool = Spool(directory)
+            while True:
+                commit(spool, b"%d" % (spool.next_seq + 1), b"x" * 3000, b"y" * 3000)
+                spool.ack(spool.last_seq - 20)
+        while not (directory / f"{DATABASE}-wal").exists():
+            time.sleep(0.001)
+        time.sleep(0.01 * attempt)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
         spool = Spool(directory)
-        assert (spool.mark, held(spool)) == (b"a mark", [(1, b"one")])
-        spool.ack(1)
-        assert segments(directory) == [second]
-        spool.put(1, b"killed before the next commit")
+        assert spool.mark == (b"%d" % spool.last_seq if spool.last_seq else b"")
+        assert [content[:1] for _, content in held(spool)] == [b"x", b"y"] * (len(held(spool)) // 2)
         spool.close()
-        spool = Spool(directory)
-        assert (spool.mark, spool.next_seq) == (b"a mark", 2), cut
-        spool.close()
-    assert first == "000000000001.seg"
 
 
-class OrderOfCalls(Disk):
-    """A disk that notes what is synced and deleted."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def sync(self, descriptor: int) -> None:
-        super().sync(descriptor)
-        self.calls.append("sync")
-
-    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
-        super().unlink(path, missing_ok=missing_ok)
-        self.calls.append(path.name)
-
-
-def test_a_segment_whose_owner_died_before_it_was_synced_is_synced_before_others_are_deleted(
-    tmp_path: Path,
-) -> None:
-    spool = Spool(tmp_path, segment_bytes=1)
-    commit(spool, b"a mark", b"one")
-    spool.close()
-    disk = OrderOfCalls()
-    spool = Spool(tmp_path, segment_bytes=1, disk=disk)
-    assert disk.calls == []
-    spool.ack(1)
-    assert disk.calls == ["sync", "000000000001.seg"]
-    commit(spool, b"another", b"two")
-    disk.calls.clear()
-    spool.ack(2)
-    assert disk.calls == ["000000000002.seg"]
-    spool.close()
-
-
-def test_acknowledged_segments_are_deleted_but_mark_and_numbers_kept(opened: Callable[..., Spool]) -> None:
-    spool = opened(segment_bytes=100)
-    for i in range(1, 11):
-        commit(spool, b"mark %d" % i, b"x" * 40, b"y" * 40)
-    assert len(segments(spool.directory)) == 11
-    assert spool.ack(5).stored == 5 * 40
-    assert segments(spool.directory)[0] == "000000000005.seg"  # 6 is in it
-    assert spool.ack(5).stored == 0
-    assert [seq for seq, _ in held(spool)] == list(range(6, 21))
-    spool = opened(segment_bytes=100)
-    assert spool.first_seq == 5  # the collector acknowledges it again
-    assert spool.ack(20).stored == 16 * 40
-    assert segments(spool.directory) == ["000000000021.seg"]
-    spool = opened(segment_bytes=100)
-    assert (spool.mark, spool.first_seq, spool.last_seq, spool.next_seq) == (b"mark 10", 21, 20, 21)
-    assert spool.dropped is None
+def test_what_is_acknowledged_is_deleted_but_mark_and_numbers_kept(opened: Callable[..., Spool]) -> None:
+    spool = opened()
+    for i in range(1, 501):
+        commit(spool, b"mark %d" % i, b"x" * 2000, b"y" * 2000)
+    assert spool.ack(500).stored == 500 * 2000
+    assert spool.ack(500).stored == 0
+    assert spool.first_seq == 501
+    spool = opened()
+    assert spool.first_seq == 1  # since then nothing was committed: the collector acknowledges it again
+    assert spool.ack(1000).stored == 1000 * 2000
+    full = (spool.directory / DATABASE).stat().st_size
+    spool.commit(b"last")
+    spool = opened()
+    assert (spool.directory / DATABASE).stat().st_size < full / 10
+    assert (spool.mark, spool.first_seq, spool.last_seq, spool.next_seq) == (b"last", 1001, 1000, 1001)
+    assert (spool.dropped, spool.rows, spool.size) == (None, 0, 0)
 
 
 def test_drops_beyond_the_cap_are_remembered_after_a_restart(opened: Callable[..., Spool]) -> None:
-    spool = opened(cap_bytes=4000, segment_bytes=1000)
+    spool = opened(cap_bytes=4000)
     for i in range(1, 101):
         commit(spool, b"%d" % i, b"%03d" % i * 33)
         assert spool.size <= 4000
-    first = spool.first_seq
-    assert 60 < first < 101
-    assert spool.dropped == Dropped(first - 1, 99 * (first - 1), "spool-cap")
+    assert (first := spool.first_seq) == 61
+    assert spool.dropped == Dropped(60, 99 * 60, "spool-cap")
     assert held(spool) == [(i, b"%03d" % i * 33) for i in range(first, 101)]
-    spool = opened(cap_bytes=4000, segment_bytes=1000)
-    assert spool.dropped == Dropped(first - 1, 99 * (first - 1), "spool-cap")
+    spool = opened(cap_bytes=4000)
+    assert spool.dropped == Dropped(60, 99 * 60, "spool-cap")
     assert (spool.first_seq, spool.mark) == (first, b"100")
-    spool.ack(first - 2)
+    spool.ack(59)
     assert spool.dropped is not None
-    spool.ack(first - 1)
+    spool.ack(60)
     assert spool.dropped is None
-    assert opened(cap_bytes=4000, segment_bytes=1000).dropped is None
+    spool.commit(b"on")
+    assert opened(cap_bytes=4000).dropped is None
 
 
-def test_a_kill_after_recording_a_drop_counts_it_once(opened: Callable[..., Spool]) -> None:
-    spool = opened(segment_bytes=1)
-    for message in (b"one", b"three"):
-        commit(spool, b"", message)
-    (spool.directory / "dropped").write_bytes(b'[1,3,"spool-cap"]')
-    spool = opened(segment_bytes=1)
-    assert (spool.dropped, held(spool)) == (Dropped(1, 3, "spool-cap"), [(2, b"three")])
-    spool = opened(cap_bytes=1, segment_bytes=1)
-    commit(spool, b"", b"four!")
-    assert spool.dropped == Dropped(3, 3 + 5 + 5, "spool-cap")
+def test_the_newest_message_is_kept_however_large(opened: Callable[..., Spool]) -> None:
+    spool = opened(cap_bytes=10)
+    commit(spool, b"m", b"a" * 8, b"b" * 80)
+    assert held(spool) == [(2, b"b" * 80)]
 
 
-@pytest.mark.parametrize("damaged", [0, 1, 2])
-def test_a_damaged_segment_loses_messages_up_to_the_next_one_and_is_reported(
-    opened: Callable[..., Spool], damaged: int
-) -> None:
-    spool = opened(segment_bytes=100)
-    for i in range(1, 4):
-        commit(spool, b"mark %d" % i, b"%d" % i * 40, b"%d" % i * 40)
-    path = spool.directory / segments(spool.directory)[damaged]
-    data = bytearray(path.read_bytes())
-    data[30] ^= 1
-    path.write_bytes(data)
-    spool = opened(segment_bytes=100)
-    last_lost = 2 * damaged + 2
-    assert spool.mark == b"mark 3"
-    assert [seq for seq, _ in held(spool)] == list(range(last_lost + 1, 7))
-    assert spool.dropped == Dropped(last_lost, 2 * damaged * 40, "spool-corrupt")  # the damaged rows cannot be counted
-    commit(spool, b"mark 4", b"on")
-    assert opened(segment_bytes=100).last_seq == 7
+def test_a_commit_stays_where_the_disk_has_no_room_to_give_pages_back(tmp_path: Path) -> None:
+    (disk := FullDisk()).is_tight = True
+    spool = Spool(tmp_path / "s", disk=disk)
+    commit(spool, b"m", *[b"x" * 4000] * (MAX_FREE_PAGES + 50))
+    spool.ack(spool.last_seq)
+    for mark in (b"n", b"o"):
+        commit(spool, mark, mark)
+    assert (spool.mark, [message for _, message in held(spool)]) == (b"o", [b"n", b"o"])
+    full = (tmp_path / "s" / DATABASE).stat().st_size
+    disk.is_tight = False
+    spool.commit(b"p")
+    spool.close()
+    assert (tmp_path / "s" / DATABASE).stat().st_size < full / 10
 
 
-def test_a_rollback_discards_uncommitted_messages_even_after_a_kill(opened: Callable[..., Spool]) -> None:
-    spool = opened()
-    commit(spool, b"m1", b"one")
-    size = spool.size
-    spool.put(1, b"two" * 100)
-    spool.put(1, b"three")
-    spool.rollback()
-    assert (spool.next_seq, spool.size) == (2, size)
-    assert sum(path.stat().st_size for path in spool.directory.glob("*.seg")) == size
-    commit(spool, b"m2", b"2")
-    assert held(spool) == [(1, b"one"), (2, b"2")]
-    spool = opened()
-    assert (spool.mark, held(spool)) == (b"m2", [(1, b"one"), (2, b"2")])
-
-
-@pytest.mark.parametrize("call", ["pwritev", "fsync", "open"])
-def test_a_full_disk_at_any_call_causes_no_loss_or_duplicates(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each system call in turn fails once; the caller rolls back and retries, as Watch does."""
-    real = getattr(os, call)
-    countdown = -1
-
-    def failing(*arguments: object, **named: object) -> object:
-        nonlocal countdown
-        countdown -= 1
-        if countdown == 0:
-            if call == "pwritev":
-                file, data, at = arguments
-                real(file, [b"".join(data)[: sum(map(len, data)) // 2]], at)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(module.os, call, failing)
-    failures = 0
-    groups = [[b"%d" % i * 30, b""] if i % 3 else [] for i in range(12)]
-    expected = list(enumerate((message for group in groups for message in group), 1))
-    for moment in range(1, 40):
-        directory = tmp_path / f"{call}-{moment}"
-        countdown = -1
-        spool = Spool(directory, segment_bytes=20)
-        countdown = moment
-        for i in range(12):
-            while True:
-                try:
-                    commit(spool, b"%d" % i, *groups[i])
-                    break
-                except OSError:
-                    assert spool.mark != b"%d" % i  # a durable commit does not raise
-                    spool.rollback()
-                    failures += 1
-        assert held(spool) == expected, moment
-        spool.close()
-        countdown = -1
-        spool = Spool(directory, segment_bytes=20)
-        assert (held(spool), spool.mark, spool.dropped) == (expected, b"11", None), moment
-        spool.close()
-    assert failures > 0 or call == "open"  # opening a segment may be postponed: the current one grows
+def test_a_damaged_database_is_an_error_that_names_it(tmp_path: Path) -> None:
+    Spool(tmp_path / "s").close()
+    (tmp_path / "s" / DATABASE).write_bytes(b"no database" * 1000)
+    with pytest.raises(SpoolError, match=r"/s: spool\.sqlite: file is not a database, expected a database of"):
+        Spool(tmp_path / "s")
+    (tmp_path / "s" / DATABASE).unlink()
+    Spool(tmp_path / "s").close()  # the lock was released
 
 
 def test_a_spool_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
@@ -318,7 +170,7 @@ def test_a_spool_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
 
 
 def test_remove_keeps_the_lock_until_everything_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool(tmp_path / "s", segment_bytes=1)
+    spool = Spool(tmp_path / "s")
     commit(spool, b"", b"one")
     (tmp_path / "s" / "plan.json").write_text("{}")
     unlink = Path.unlink
@@ -333,12 +185,12 @@ def test_remove_keeps_the_lock_until_everything_is_deleted(tmp_path: Path, monke
 
     monkeypatch.setattr(Path, "unlink", unlink_and_knock)
     spool.remove()
-    assert sorted(refused) == ["000000000001.seg", "000000000002.seg", "plan.json"]
+    assert sorted(refused) == ["plan.json", "spool.sqlite"]
     assert not (tmp_path / "s").exists()
 
 
 class Model(RuleBasedStateMachine):
-    """A spool compared with a list: kills, full segments, acknowledgements, marks without messages."""
+    """A spool compared with a list: kills, full disks, acknowledgements, marks without messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -348,10 +200,8 @@ class Model(RuleBasedStateMachine):
         self.mark = b""
         self.acked = 0
 
-    @initialize(segment_bytes=st.integers(1, 400))
-    def open(self, segment_bytes: int) -> None:
-        self.segment_bytes = segment_bytes
-        self.spool = Spool(Path(self.folder.name) / "s", segment_bytes=segment_bytes)
+        self.disk = FullDisk()
+        self.spool = Spool(Path(self.folder.name) / "s", disk=self.disk)
 
     @rule(message=st.binary(max_size=120))
     def put(self, message: bytes) -> None:
@@ -367,6 +217,13 @@ class Model(RuleBasedStateMachine):
         self.waiting = []
 
     @rule()
+    def full(self) -> None:
+        self.disk.is_full = True
+        with pytest.raises(OSError, match="database or disk is full"):
+            self.spool.commit(b"is not stored")
+        self.disk.is_full = False
+
+    @rule()
     def rollback(self) -> None:
         self.spool.rollback()
         self.waiting = []
@@ -374,9 +231,9 @@ class Model(RuleBasedStateMachine):
     @rule()
     def killed(self) -> None:
         self.spool.close()
-        self.spool = Spool(self.spool.directory, segment_bytes=self.segment_bytes)
+        self.spool = Spool(self.spool.directory, disk=self.disk)
         self.waiting = []
-        # Acknowledged messages of a segment still in use are recovered; the collector acknowledges them again.
+        # What was acknowledged since the last commit is there again; the collector acknowledges it again.
         assert self.spool.first_seq <= self.acked + 1
         self.spool.ack(self.acked)
 
@@ -389,8 +246,6 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def same(self) -> None:
-        if not hasattr(self, "spool"):
-            return
         assert self.spool.mark == self.mark
         assert held(self.spool) == list(enumerate(self.committed, 1))[self.acked :]
         assert self.spool.dropped is None

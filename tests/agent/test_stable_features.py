@@ -15,7 +15,6 @@ import pytest
 from barograph_agent.feature_files import stable as module
 from barograph_agent.feature_files.side_file import HEADER, MAGIC, SLOT, read_side_file
 from barograph_agent.feature_files.stable import StableFeatures
-from helpers.clocks import SetClock
 
 
 class Program:
@@ -40,14 +39,15 @@ class Program:
             (self.folder / f"{process}.features").write_bytes(header.tobytes() + slots.tobytes() + names)
 
     def watch(self) -> StableFeatures:
-        return StableFeatures(self.folder, self.began - 1, clock=SetClock(lambda: self.now))
+        return StableFeatures(self.folder, self.began - 1)
 
 
-def told(watch: StableFeatures, *, final: bool = False) -> dict[str, tuple[float, float]]:
+def told(watch: StableFeatures, now: float, *, final: bool = False) -> dict[str, tuple[float, float]]:
     """Value and seconds until known of the features reported now."""
     return {
         name: (float(value), float(known))
-        for rows in watch.read(final=final)
+        for rows in watch.read(now, final=final)
+        if rows.table == "features"
         for name, value, known in zip(
             rows.values["name"], rows.values["value"], rows.values["known_seconds"], strict=True
         )
@@ -61,7 +61,7 @@ def test_a_value_is_reported_once_stable_and_a_counter_only_at_the_end(tmp_path)
     for tick in range(1, 321):
         program.now = program.began + tick / 20
         program.note(n=8.0 if tick >= 10 else float("nan"), steps=float(tick))
-        if rows := told(watch):
+        if rows := told(watch, program.now):
             heard.append((tick / 20, rows))
     assert [set(rows) for _, rows in heard] == [{"n"}]
     ((at, rows),) = heard
@@ -69,7 +69,7 @@ def test_a_value_is_reported_once_stable_and_a_counter_only_at_the_end(tmp_path)
     assert value == 8.0
     assert 0.5 <= known <= 1.0  # reported after half a second, read when the age had doubled
     assert at == pytest.approx(2 * known, abs=0.11)
-    assert told(watch, final=True) == {"steps": (320.0, 16.0)}
+    assert told(watch, program.now, final=True) == {"steps": (320.0, 16.0)}
 
 
 def test_a_stable_value_that_changes_is_reported_again(tmp_path):
@@ -77,32 +77,32 @@ def test_a_stable_value_that_changes_is_reported_again(tmp_path):
     watch = program.watch()
     program.note(n=8.0)
     for program.now in (100.2, 100.4):
-        first = told(watch)
+        first = told(watch, program.now)
     assert first == {"n": (8.0, pytest.approx(0.2))}
     program.note(n=9.0)
     program.now = 105.0
-    assert told(watch, final=True) == {"n": (9.0, pytest.approx(5.0))}
+    assert told(watch, program.now, final=True) == {"n": (9.0, pytest.approx(5.0))}
 
 
 def test_the_largest_value_over_processes_is_reported_with_the_programs_time(tmp_path):
     program = Program(tmp_path, processes=3)
     program.note(known_at=0.25, n=[4.0, 7.0, 5.0], odd=[float("nan"), float("nan"), float("nan")])
     program.now = 103.0
-    (rows,) = program.watch().read(final=True)
+    (rows,) = program.watch().read(program.now, final=True)
     assert rows.values["name"] == ["n"]
     assert (rows.values["value"].tolist(), rows.values["known_seconds"].tolist()) == ([7.0], [0.25])
     assert (rows.values["processes"].tolist(), rows.values["reduction"]) == ([3], "max")
 
 
 def test_files_of_earlier_runs_are_ignored_and_lost_values_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "FEATURES", 3)
+    monkeypatch.setattr(module, "MAX_FEATURES", 3)
     program = Program(tmp_path)
     program.note(refused=2, **{f"f{number}": 1.0 for number in range(5)})
     (tmp_path / "broken.features").write_bytes(b"BAROFEAT")
     program.now = 101.0
-    assert told(StableFeatures(tmp_path, 100.5, clock=SetClock(lambda: 101.0)), final=True) == {}
+    assert told(StableFeatures(tmp_path, 100.5), 101.0, final=True) == {}
     watch = program.watch()
-    assert set(told(watch, final=True)) == {"f0", "f1", "f2"}
+    assert set(told(watch, program.now, final=True)) == {"f0", "f1", "f2"}
     assert watch.lost == {"beyond": 2, "files": 1, "refused": 2}
 
 
@@ -173,8 +173,8 @@ def test_what_a_user_puts_in_place_of_a_side_file_is_not_read(tmp_path):
     (tmp_path / "folder.features").mkdir()
     with (tmp_path / "huge.features").open("wb") as file:
         file.truncate(2**40)
-    watch = StableFeatures(tmp_path, 99.0, clock=SetClock(lambda: 200.0))
-    assert set(told(watch, final=True)) == {"cells"}
+    watch = StableFeatures(tmp_path, 99.0)
+    assert set(told(watch, 200.0, final=True)) == {"cells"}
     assert watch.lost["files"] == 4
 
 
@@ -184,5 +184,5 @@ def test_many_large_side_files_are_read_up_to_a_limit_in_all(tmp_path, monkeypat
     size = (tmp_path / "0.features").stat().st_size
     monkeypatch.setattr(module, "MAX_BYTES", 3 * size)
     watch = program.watch()
-    assert told(watch, final=True)
+    assert told(watch, program.now, final=True)
     assert watch.lost["files"] == 2

@@ -68,6 +68,7 @@ def test_a_mangled_name_is_demangled() -> None:
         pytest.skip("no libstdc++ here")
     assert demangle(b"_ZN9LAMMPS_NS6Verlet3runEi") == "LAMMPS_NS::Verlet::run(int)"
     assert demangle(b"_Zzz") == "_Zzz"
+    assert demangle(b"__pyx_pw_6mpi4py_3MPI_4Comm_143Allreduce") == "mpi4py.MPI.Comm.Allreduce"
 
 
 def test_sites_have_function_names_and_class_ids_derive_from_offsets(tmp_path: Path) -> None:
@@ -82,8 +83,8 @@ def test_sites_have_function_names_and_class_ids_derive_from_offsets(tmp_path: P
         _, sites = IntervalReader(ring, Cursor(world=0)).read()
     path = f"program+{outer + 9:#x} < program+{main + 4:#x}"
     assert sites["class_id"] == [class_id("start", path), class_id(path, "program+0x10000000000")]
-    assert sites["at"] == ["outer+0x9 < main+0x4", "program+0x10000000000"]
-    assert sites["before"] == ["start", "outer+0x9 < main+0x4"]
+    assert sites["to_site"] == ["outer+0x9 < main+0x4", "program+0x10000000000"]
+    assert sites["from_site"] == ["start", "outer+0x9 < main+0x4"]
 
 
 @pytest.fixture(scope="module")

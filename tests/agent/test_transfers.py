@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import socket
 import struct
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barograph_agent.kernel.transfers import MIN_BYTES, Transfers
-from barograph_agent.system import sockets
-from barograph_agent.system.sockets import SocketInfo, established, parsed
+from barograph_agent.system.sockets import CONNECTION, MAX_CONNECTIONS, established, load
 
 USER = 1000
 
@@ -23,8 +27,9 @@ class Counted:
         self.now: dict[str, tuple[str, float, float]] = {}
         self.transfers = Transfers(self.shown)
 
-    def shown(self) -> list[SocketInfo]:
-        return [SocketInfo(name.encode(), peer.encode(), s, int(1e6 * mb)) for name, (peer, s, mb) in self.now.items()]
+    def shown(self) -> np.ndarray[Any, Any]:
+        rows = [(ord(name), peer.encode(), s, int(1e6 * mb)) for name, (peer, s, mb) in sorted(self.now.items())]
+        return np.array(rows, CONNECTION)
 
     def take(self, **now: tuple[str, float, float]) -> float:
         self.now = now
@@ -35,12 +40,10 @@ def test_the_peer_with_the_least_counts_over_all_connections_to_it():
     counted = Counted()
     assert math.isnan(counted.take(a=("n1", 5.0, 100.0), b=("n2", 1.0, 10.0)))  # nothing to compare with
     # 10 ms and 30 ms a megabyte to n1 together: 20 ms; 50 ms to n2.
-    assert counted.take(
-        a=("n1", 5.1, 110.0), b=("n2", 1.5, 20.0), c=("n1", 9.0, 0.0)
-    ) == pytest.approx(0.01)  # fmt: skip
-    assert counted.take(
-        a=("n1", 5.2, 120.0), b=("n2", 2.0, 30.0), c=("n1", 9.3, 10.0)
-    ) == pytest.approx(0.02)  # fmt: skip
+    found = counted.take(a=("n1", 5.1, 110.0), b=("n2", 1.5, 20.0), c=("n1", 9.0, 0.0))
+    assert found == pytest.approx(0.01)
+    found = counted.take(a=("n1", 5.2, 120.0), b=("n2", 2.0, 30.0), c=("n1", 9.3, 10.0))
+    assert found == pytest.approx(0.02)
 
 
 def test_too_little_data_tells_nothing():
@@ -62,24 +65,32 @@ def diagnosis(peer: str, acked: int, busy: int, limited: int, user: int = USER, 
     struct.pack_into("=QQ", info, 168, busy, limited)
     other = struct.pack("=HHI", 8, 8, 0)  # INET_DIAG_SHUTDOWN and the like come before
     body += other + struct.pack("=HH", 4 + info_bytes, 2) + bytes(info[:info_bytes])
-    return struct.pack("=IHHII", 16 + len(body), 20, 2, 1, 0) + body
+    return struct.pack("=IHHII", 16 + len(body), 18, 2, 1, 0) + body
+
+
+def parsed(data: bytes) -> tuple[np.ndarray[Any, Any], bool]:
+    """The connections of one part of an answer, which is allocated to its end, and whether none follows."""
+    found, is_last = np.empty(MAX_CONNECTIONS, CONNECTION), ctypes.c_int()
+    place, most = ctypes.c_void_p(found.ctypes.data), ctypes.c_uint64(len(found))
+    size, last = ctypes.c_uint64(len(data)), ctypes.byref(is_last)
+    count = load().connections_parse(data, size, ctypes.c_uint32(USER), 0, place, most, last)
+    return found[:count], bool(is_last)
 
 
 def test_an_answer_of_the_kernel_is_read():
     done = struct.pack("=IHHII", 20, 3, 2, 1, 0) + bytes(4)
     data = diagnosis("10.0.0.7", 5_000_000, 2_500_000, 500_000) + diagnosis("fd00::7", 1, 2, 3) + done
-    assert list(parsed(data, USER)) == [
-        SocketInfo(b"cookie!!", socket.inet_aton("10.0.0.7"), pytest.approx(2.0), 5_000_000),
-        SocketInfo(b"cookie!!", socket.inet_pton(socket.AF_INET6, "fd00::7"), 0.0, 1),
-    ]
+    found, is_last = parsed(data)
+    assert is_last
+    assert found["cookie"].tobytes() == b"cookie!!" * 2
+    assert found["peer"].tobytes() == socket.inet_aton("10.0.0.7").ljust(16, b"\0") + socket.inet_pton(10, "fd00::7")
+    assert (found["flight_seconds"].tolist(), found["acked_bytes"].tolist()) == ([2.0, 0.0], [5_000_000, 1])
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        diagnosis("127.0.0.1", 1, 1, 0),
-        diagnosis("::1", 1, 1, 0),
-        diagnosis("::ffff:127.0.0.1", 1, 1, 0),
+        *(diagnosis(loopback, 1, 1, 0) for loopback in ("127.0.0.1", "::1", "::ffff:127.0.0.1")),
         diagnosis("10.0.0.7", 1, 1, 0, user=1001),
         diagnosis("10.0.0.7", 1, 1, 0, info_bytes=168),
         diagnosis("10.0.0.7", 1, 1, 0)[:40],
@@ -87,23 +98,18 @@ def test_an_answer_of_the_kernel_is_read():
         b"\0" * 64,
         b"",
     ],
-    ids=[
-        "loopback",
-        "loopback 6",
-        "loopback mapped",
-        "another user's",
-        "older kernel",
-        "cut",
-        "error",
-        "zeros",
-        "nothing",
-    ],
 )
 def test_others_and_what_cannot_be_read_are_left_out(message):
-    assert list(parsed(message, USER)) == []
+    assert not len(parsed(message)[0])
 
 
-def test_the_kernel_of_this_machine_is_asked(monkeypatch):
+@given(st.binary(max_size=400), st.integers(0, 400))
+def test_any_answer_is_read_to_its_end_and_no_further(noise, at):
+    whole = diagnosis("10.0.0.7", 1, 1, 0)
+    assert len(parsed(whole[:at] + noise + whole[at + len(noise) :])[0]) <= 2
+
+
+def test_the_kernel_of_this_machine_is_asked():
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         there, _ = server.accept()
         with there:
@@ -111,14 +117,8 @@ def test_the_kernel_of_this_machine_is_asked(monkeypatch):
             left = 100_000
             while left:
                 left -= len(there.recv(left))
-            monkeypatch.setattr(sockets, "_LOOPBACK", ())
-            found = [one for one in established(os.getuid()) if one.acked_bytes in (100_000, 100_001)]
-    assert [one.peer for one in found] == [socket.inet_aton("127.0.0.1")]
-
-
-def test_where_the_kernel_does_not_tell_there_are_none(monkeypatch):
-    def refused(*args: int) -> socket.socket:
-        raise PermissionError
-
-    monkeypatch.setattr(sockets.socket, "socket", refused)
-    assert established(os.getuid()) == []
+            all_of = established(os.getuid(), keeps_loopback=True)
+    found = all_of[np.isin(all_of["acked_bytes"], (100_000, 100_001))]
+    assert found["peer"].tobytes() == socket.inet_aton("127.0.0.1").ljust(16, b"\0")
+    assert all_of["cookie"].tolist() == sorted(all_of["cookie"].tolist())
+    assert not np.isin(found["cookie"], established(os.getuid())["cookie"]).any()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +19,48 @@ import msgspec
 import pytest
 import zmq
 
+from barograph.cli import CommandError
 from barograph.operate.spool import SpoolDelivery
+from barograph.operate.spool import main as spool_command
+from barograph_agent import shim
 from barograph_agent.deliver import link
-from barograph_agent.deliver import spool as spool_module
+from barograph_agent.deliver.spool import DATABASE, Spool, SpoolError
 from barograph_agent.job.identity import Job
+from barograph_agent.kernel.pressures import Pressures
 from barograph_agent.kernel.readings import process_stat
-from barograph_agent.ring.reader import FINALIZED
+from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_agent.ring.reader import EXITED, FINALIZED, RECORD
 from barograph_agent.settings import places
-from barograph_agent.sidecar import main as sidecar_main
-from barograph_agent.sidecar.main import BUSY_POLL_SECONDS, POLL_SECONDS, Orphans, Sidecar, orphans, poll_seconds
+from barograph_agent.sidecar import orphans as orphans_module
+from barograph_agent.sidecar.main import BUSY_STEP_SECONDS, Sidecar
+from barograph_agent.sidecar.orphans import Orphans, adopt, orphans
 from barograph_agent.sidecar.plan import END as END_FILE
-from barograph_agent.sidecar.plan import PLAN, CommandEnd, RunPlan, load_plan, myself, save
+from barograph_agent.sidecar.plan import (
+    PLAN,
+    RUN,
+    CommandEnd,
+    RunPlan,
+    leave,
+    load_end,
+    load_plan,
+    load_report,
+    myself,
+    save,
+    save_begun,
+)
+from barograph_agent.sidecar.run import STRAGGLERS_SECONDS, WatchedRun
 from barograph_agent.sidecar.silence import FIRST_SECONDS, Silence, Silences
-from barograph_agent.sidecar.watch import STRAGGLERS_SECONDS, Watch
-from barograph_agent.system.clock import Clock
+from barograph_agent.system.clock import STEP_SECONDS, STEP_SPREAD, Clock, until_step
+from barograph_agent.system.disk import DISK, Disk
+from barograph_agent.system.network import Descriptor, Network, Source
 from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.clocks import calendar_at
+from helpers.full_disk import FullDisk
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
+from helpers.mpi import REPOSITORY
 from helpers.rings import FakeShim
 
 NOWHERE = "tcp://127.0.0.1:1"
@@ -64,7 +90,7 @@ class Run:
             **changes,
         }
         self.plan = RunPlan(**fields)
-        save(self.directory, PLAN, self.plan)
+        save_begun(self.directory, self.plan)
 
     def ring(self, name: str = "0.ring", **options: Any) -> FakeShim:
         shim = FakeShim(self.rings / name, **options)
@@ -74,9 +100,9 @@ class Run:
     def end(self, status: int = 0) -> None:
         save(self.directory, END_FILE, CommandEnd(NOW - 50, 50.0, status))
 
-    def watch(self, endpoint: str = "") -> Watch:
+    def watch(self, endpoint: str = "", disk: Disk = DISK) -> WatchedRun:
         plan = msgspec.structs.replace(self.plan, endpoint=endpoint or self.plan.endpoint)
-        return Watch(self.directory, plan, system=calendar_at(lambda: NOW))
+        return WatchedRun(self.directory, plan, system=calendar_at(lambda: NOW)._replace(disk=disk))
 
 
 class Passing(Clock):
@@ -93,7 +119,7 @@ def put(shim: FakeShim, count: int) -> int:
     return sum(shim.put(1000 * (shim.seen + 1)) for _ in range(count))
 
 
-def deliver(watch: Watch) -> None:
+def deliver(watch: WatchedRun) -> None:
     def step() -> bool:
         watch.step()
         watch.link.pump(0.01)
@@ -191,6 +217,7 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     assert (end["exit_status"], end["runtime_seconds"], end["intervals"], end["dropped"]) == (3, 50.0, 120, 0)
     (cost,) = rows(collector, "sidecars")
     assert cost["cpu_seconds"] > 0
+    assert 0 < cost["clock_error_seconds"] <= 16
     assert 2**20 < cost["resident_bytes"] < 2**40
     done = rows(collector, "node_blocks")
     assert sum(row["count"] for row in done) == 120
@@ -207,22 +234,9 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     (node,) = rows(collector, "nodes")
     assert (node["world"], node["ranks"], node["first"], node["intervals"], node["ended"]) == (2, 1, 1, 120, 1)
     between = 2 + 120 + len(traffic) + len(done) + len(phases)
-    assert [row["offset"] for row in (work, job, end)] == [1, 2, 2 + between + 2]
+    assert {work["log_offset"], job["log_offset"]} == {1, 2}
+    assert end["log_offset"] == 2 + between + 2
     assert not run.rings.exists()  # rings occupy memory and are no longer needed
-
-
-def test_passes_of_a_loop_with_several_collectives_are_reported_at_the_end(run: Run) -> None:
-    shim = run.ring()
-    shim.site(0x20)
-    for number in range(40):
-        shim.put(1_000_000 * (number + 1), number % 2 + 1)
-    watch = run.watch()
-    watch.step()
-    assert watch.report().loops == []
-    run.end()
-    watch.step()
-    assert (watch.report().seen, watch.report().loops) == (40, [20])
-    watch.close()
 
 
 def test_a_run_without_mpi_is_a_job_with_0_ranks(run: Run, collector: Collector) -> None:
@@ -264,27 +278,20 @@ def test_drops_of_a_full_ring_are_counted_in_report_and_log(run: Run, collector:
     assert (rows(collector, "runs")[0]["intervals"], rows(collector, "runs")[0]["dropped"]) == (110, 37)
 
 
-def test_on_a_full_disk_intervals_stay_in_the_ring(
-    run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shim = run.ring()
-    watch = run.watch(collector.endpoint)
+def test_on_a_full_disk_intervals_stay_in_the_ring(run: Run, collector: Collector) -> None:
+    shim, disk = run.ring(), FullDisk()
+    watch = run.watch(collector.endpoint, disk)
     put(shim, 20)
     watch.step()
-
-    def full(*arguments: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    for call in ("pwritev", "fsync"):
-        with monkeypatch.context() as patch:
-            patch.setattr(spool_module.os, call, full)
-            put(shim, 15)
-            (run.rings / f"{call}.ring").write_text("no ring")
-            watch.step()
-            watch.step()
-        assert shim.get("tail") == 15  # 16 of 20 are a block of the node, whose last record is still needed
-    assert watch.notes[0].startswith(f"ring {run.rings}/pwritev.ring: 7 bytes, expected")
-    assert f"spool {run.directory}: No space left on device; holding intervals in memory rings" in watch.notes
+    disk.is_full = True
+    put(shim, 30)
+    (run.rings / "full.ring").write_text("no ring")
+    watch.step()
+    watch.step()
+    assert shim.get("tail") == 15  # 16 of 20 are a block of the node, whose last record is still needed
+    disk.is_full = False
+    assert watch.notes[0].startswith(f"ring {run.rings}/full.ring: 7 bytes, expected")
+    assert f"spool {run.directory}: database or disk is full; holding intervals in memory rings" in watch.notes
     run.end()
     deliver(watch)
     report = watch.report()
@@ -401,12 +408,12 @@ def test_drops_during_an_hour_without_a_collector_are_reported_later(tmp_path: P
             shim.put(shim.seen * second // 100)
         watch.step()
         watch.link.pump()
-        largest = max(largest, sum(path.stat().st_size for path in run.directory.glob("*.seg")))
+        largest = max(largest, sum(path.stat().st_size for path in run.directory.glob("spool.sqlite")))
     run.end()
     watch.step()
     report = watch.report()
     watch.close()
-    assert 0.7 * cap < largest <= cap
+    assert 0.7 * cap < largest <= 1.1 * cap
     assert (report.seen, report.stored, report.spooled + report.dropped) == (360_000, 0, 360_000)
     assert 15_000 < report.spooled < cap // 72
     watch = run.watch(collector.endpoint)
@@ -441,7 +448,7 @@ def test_a_silence_of_living_ranks_is_reported_at_growing_distances(run: Run, co
     def watched(until: float) -> None:
         """One more sidecar, which is killed then."""
         nonlocal seconds
-        watch = Watch(run.directory, run.plan, system=system)
+        watch = WatchedRun(run.directory, run.plan, system=system)
         while seconds < until:
             watch.step()
             seconds += 0.5
@@ -464,7 +471,7 @@ def test_a_silence_of_living_ranks_is_reported_at_growing_distances(run: Run, co
     (last,) = {row["since"] for row in found}
     assert last == max(row["ended_at"] for row in rows(collector, "blocks"))
     # The time without a sidecar does not count. The second one continues from the last report.
-    assert [row["at"] - last for row in found] == pytest.approx([5, 10, 15, 20, 25, 31.5, 39.5, 49.5])
+    assert [row["time"] - last for row in found] == pytest.approx([5, 10, 15, 20, 25, 31.5, 39.5, 49.5])
     assert {row["ranks"] for row in found} == {1}
 
 
@@ -510,7 +517,7 @@ def started_with(run: Run) -> subprocess.Popen[bytes]:
 def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> None:
     shim = run.ring()
     now = NOW
-    watch = Watch(run.directory, run.plan, system=calendar_at(lambda: now))
+    watch = WatchedRun(run.directory, run.plan, system=calendar_at(lambda: now))
     with started_with(run) as rank:
         save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 137))
         put(shim, 5)
@@ -526,7 +533,7 @@ def test_the_end_waits_briefly_for_ranks_that_outlive_the_command(run: Run) -> N
 
 def test_the_end_does_not_wait_for_daemons_started_by_the_command(run: Run) -> None:
     now = NOW
-    watch = Watch(run.directory, run.plan, system=calendar_at(lambda: now))
+    watch = WatchedRun(run.directory, run.plan, system=calendar_at(lambda: now))
     with started_with(run) as left:
         save(run.directory, END_FILE, CommandEnd(NOW, 50.0, 0))
         watch.step()
@@ -574,7 +581,7 @@ def test_a_process_that_cannot_be_looked_at_for_want_of_descriptors_is_not_taken
         raise OSError(error, os.strerror(error))
 
     processes = Processes()
-    monkeypatch.setattr(Path, "read_text", fails)
+    monkeypatch.setattr(os, "open", fails)
     monkeypatch.setattr(Path, "read_bytes", fails)
     assert processes.born(os.getpid()) == UNCERTAIN
     assert run.plan.launcher_lives(processes)
@@ -584,14 +591,14 @@ def test_a_process_that_cannot_be_looked_at_for_want_of_descriptors_is_not_taken
 def test_orphans_are_delivered_a_few_at_a_time_within_the_descriptors_of_a_user(
     tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sidecar_main, "MAX_ADOPTED", 3)
+    monkeypatch.setattr(orphans_module, "MAX_ADOPTED", 3)
     for number in range(8):
         gone = Run(tmp_path, f"run{number}")
         save(gone.directory, PLAN, msgspec.structs.replace(gone.plan, launcher_born=0))
         gone.end()
     orphaned = Orphans(tmp_path / "spools", collector.endpoint)
-    assert (len(orphaned.watches), orphaned.left) == (3, 5)
-    for watch in orphaned.watches.values():
+    assert (len(orphaned.runs), orphaned.left) == (3, 5)
+    for watch in orphaned.runs.values():
         watch.close()
     delivery = SpoolDelivery(tmp_path / "spools", collector.endpoint, DEADLINE_SECONDS)
     delivery.run()
@@ -608,7 +615,7 @@ def test_a_spool_without_a_socket_to_deliver_it_by_waits_for_the_next_time(
     save(run.directory, PLAN, msgspec.structs.replace(run.plan, launcher_born=0))
     monkeypatch.setattr(zmq.Context, "socket", fails)
     orphaned = Orphans(run.directory.parent, NOWHERE)
-    assert (orphaned.watches, orphaned.left) == ({}, 0)
+    assert (orphaned.runs, orphaned.left) == ({}, 0)
     assert load_plan(run.directory)
 
 
@@ -636,17 +643,25 @@ def test_only_runs_without_launcher_and_watch_are_adopted(tmp_path: Path) -> Non
     save(own.directory, PLAN, msgspec.structs.replace(own.plan, launcher_born=0))
     assert list(orphans(root)) == [gone.directory, own.directory, watched.directory]
     holders = own.watch(), watched.watch()  # own: a sidecar does not adopt runs that it watches
-    ((directory, adopted),) = Orphans(root, "tcp://127.0.0.1:2").watches.items()
+    ((directory, adopted),) = Orphans(root, "tcp://127.0.0.1:2").runs.items()
     assert directory == gone.directory
     assert adopted.plan == msgspec.structs.replace(load_plan(gone.directory), endpoint="tcp://127.0.0.1:2")
     for watch in (adopted, *holders):
         watch.close()
 
 
+def test_the_run_of_a_living_sidecar_is_not_adopted_and_keeps_its_plan(run: Run) -> None:
+    watch = run.watch()
+    with pytest.raises(SpoolError):
+        adopt(run.directory, run.plan, SYSTEM, endpoint="tcp://127.0.0.1:2")
+    assert load_plan(run.directory) == run.plan
+    watch.close()
+
+
 def test_only_what_is_left_of_a_deleted_spool_is_deleted(tmp_path: Path) -> None:
     root = tmp_path / "spools"
     for name, files in {
-        "rest": ["lock", "000000000001.seg", "end.json", "report.json.part", "sidecar.log"],
+        "rest": ["lock", "spool.sqlite", "spool.sqlite-wal", "end.json", "report.json.part", "sidecar.log"],
         "thesis": ["lock", "chapter-1.tex"],
         "begun": ["plan.json.part"],
         "empty": [],
@@ -658,9 +673,266 @@ def test_only_what_is_left_of_a_deleted_spool_is_deleted(tmp_path: Path) -> None
             (root / name / file).write_text("")
     (root / "folder" / "within").mkdir()
     (root / "node.log").write_text("")
-    assert Orphans(root, NOWHERE).watches == {}
+    assert Orphans(root, NOWHERE).runs == {}
     assert sorted(path.name for path in root.iterdir()) == ["begun", "empty", "folder", "locked", "node.log", "thesis"]
     assert sorted(path.name for path in (root / "thesis").iterdir()) == ["chapter-1.tex", "lock"]
+
+
+@contextlib.contextmanager
+def descriptors_limited(more: int) -> Iterator[None]:
+    """This process can open so many more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def launched(run: Run, launch: int, ranks: int, intervals: int) -> None:
+    """A program that has run and ended."""
+    for rank in range(ranks):
+        shim = run.ring(f"rank-{rank}.{launch * ranks + rank}.ring", pid=1, started_ns=(5 + launch) * 10**9)
+        shim.set(rank=rank, size=ranks, launch=launch + 1)
+        for number in range(intervals):
+            shim.put(launch * 10**9 + 1000 * (number + 1))
+        shim.set(state=FINALIZED, exit=EXITED, dropped=launch % 2)
+
+
+def test_rings_of_ended_launches_are_given_back_and_all_they_had_is_counted(tmp_path: Path) -> None:
+    launches, ranks, intervals = 200, 16, 5
+    run = Run(tmp_path, spool_bytes=2**26)
+    watch = run.watch()
+    lost = 0
+    for launch in range(launches):
+        launched(run, launch, ranks, intervals)
+        gc.collect()
+        with descriptors_limited(40):
+            for _ in range(2):
+                watch.step()
+        assert len(list(run.rings.glob("*.ring"))) <= 2 * ranks
+        lost += launch % 2
+        if launch == 7:  # another sidecar goes on
+            watch.close()
+            watch = run.watch()
+    assert watch.report().seen == launches * intervals + lost
+    run.end()
+    watch.step()
+    report = watch.report()
+    assert (report.seen, report.spooled, report.dropped) == (launches * intervals + lost, launches * intervals, lost)
+    assert (report.ranks, watch.notes) == (ranks, [])
+    watch.close()
+
+
+def test_rings_of_ended_programs_with_intervals_of_their_own_are_given_back(run: Run) -> None:
+    watch, programs = run.watch(), 6
+    text = "from barograph_agent import interval\nfor _ in range(5):\n    with interval('solve'):\n        pass"
+    launched(run, 0, 2, 7)
+    for _ in range(programs):
+        watched = {"BAROGRAPH_RING_DIR": str(run.rings), "LD_PRELOAD": str(shim.library())}
+        environment = {**os.environ, **watched}
+        subprocess.run([sys.executable, "-c", text], env=environment, check=True)
+        for _ in range(2):
+            watch.step()
+        assert not list(run.rings.glob("app-*.ring"))
+    assert watch.report().seen == 7 + 5 * programs
+    run.end()
+    watch.step()
+    report = watch.report()
+    assert (report.seen, report.spooled, report.ranks, watch.notes) == (7 + 5 * programs, 7 + 5 * programs, 2, [])
+    watch.close()
+
+
+class FullFolder(Disk):
+    """Without room below a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def replace(self, path: Path, content: bytes) -> None:
+        if self._directory in path.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace(path, content)
+
+
+def test_launcher_and_sidecar_hear_of_each_other_on_a_full_disk_without_waiting_for_room(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Spool, "commit", full)
+    disk, parent = FullFolder(run.directory), os.getppid()
+    put(run.ring(), 3)
+    leave(run.directory, END_FILE, CommandEnd(NOW, 50.0, 7), run.plan, disk)
+    assert load_end(run.directory, run.plan) == CommandEnd(NOW, 50.0, 7)
+    own = {"launcher": parent, "launcher_born": PROCESSES.born(parent)}
+    plan = msgspec.structs.replace(run.plan, has_companions=True, **own)
+    system = SYSTEM._replace(disk=disk)
+    watch = WatchedRun(run.directory, plan, system=system)
+    Sidecar(run.directory.parent, plan.endpoint, 0.0, {run.directory: watch}, system).run()
+    report = load_report(run.directory, plan)
+    assert report is not None
+    assert (report.seen, report.delivered) == (3, False)
+
+
+def test_a_source_that_fails_is_reported_once_and_ends_nothing_else(
+    run: Run, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pressures, "read", lambda *_, **__: int("n/a"))
+    put(run.ring(), 10)
+    run.end()
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    assert watch.report().notes == ["kernel: ValueError(\"invalid literal for int() with base 10: 'n/a'\")"]
+    watch.close()
+    assert [row["kind"] for row in rows(collector, "events")] == ["source-failed"]
+    assert indices(collector) == list(range(10))
+
+
+def test_what_cannot_be_opened_for_want_of_descriptors_is_opened_later(tmp_path: Path) -> None:
+    for rank in range(600):
+        FakeShim(tmp_path / f"rank-{rank}.{rank}.ring").set(rank=rank, size=600)
+    gc.collect()
+    rings = RingSet(tmp_path, Progress())
+    try:
+        with descriptors_limited(100):
+            rings.find()
+        assert (rings.unreadable, rings.is_complete) == ({}, False)
+        with descriptors_limited(600):
+            rings.find()
+        assert (rings.unreadable, rings.is_complete, len(rings.ranks_here)) == ({}, True, 600)
+    finally:
+        rings.close()
+
+
+@pytest.mark.parametrize("field", ["dropped", "head", "tail", "iterations_dropped", "index", "exit_ns", "bytes"])
+@pytest.mark.parametrize("value", [2**63, 2**64 - 1])
+def test_no_number_in_a_ring_ends_the_delivery_of_this_run_or_of_others(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, field: str, value: int
+) -> None:
+    for name in ("a", "b", "c"):
+        run = Run(tmp_path, name, launcher_born=0, endpoint=collector.endpoint)
+        put(shim := run.ring(calls=64), 3)
+        if name != "b":
+            continue
+        if field in RECORD.names:
+            shim.records[1][field] = value
+        else:
+            shim.set(**{field: value})
+    monkeypatch.setenv("BAROGRAPH_SPOOL", str(tmp_path / "spools"))
+    assert spool_command(["--send", "--collector", collector.endpoint, "--seconds", "60"]) == 0
+    assert [path.name for path in (tmp_path / "spools").iterdir()] == []
+
+
+def test_a_spool_that_cannot_be_read_holds_up_no_other(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b", "c"):
+        put(Run(tmp_path, name, launcher_born=0, endpoint=collector.endpoint).ring(), 3)
+    read = RingSet.read
+
+    def failing(rings: RingSet, **options: Any) -> Any:
+        if rings._directory.name == "b":
+            raise OverflowError("a defect")
+        return read(rings, **options)
+
+    monkeypatch.setattr(RingSet, "read", failing)
+    monkeypatch.setenv("BAROGRAPH_SPOOL", str(tmp_path / "spools"))
+    with pytest.raises(CommandError, match="1 runs not delivered"):
+        spool_command(["--send", "--collector", collector.endpoint, "--seconds", "60"])
+    out, err = capsys.readouterr()
+    assert sorted(out.splitlines()) == ["delivered  lab/a.0.0", "delivered  lab/c.0.0"]
+    assert err == "barograph: lab/b.0.0 is given up: OverflowError('a defect')\n"
+
+
+def test_a_spool_that_cannot_be_opened_is_named_with_its_job_and_why(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [Run(tmp_path, name, launcher_born=0, endpoint=collector.endpoint) for name in ("a", "b")]
+    for run in runs:
+        put(run.ring(), 3)
+    (runs[1].directory / DATABASE).write_bytes(b"no database" * 100)
+    monkeypatch.setenv("BAROGRAPH_SPOOL", str(tmp_path / "spools"))
+    with pytest.raises(CommandError, match="1 runs not delivered"):
+        spool_command(["--send", "--collector", collector.endpoint, "--seconds", "60"])
+    damaged = f"spool {runs[1].directory}: {DATABASE}: file is not a database, expected a database of this program"
+    assert capsys.readouterr().out.splitlines() == ["delivered  lab/a.0.0", f"waiting    lab/b.0.0: {damaged}"]
+
+
+needs_root = pytest.mark.skipif(
+    os.getuid() != 0 and not os.environ.get("CI"), reason="needs root, who makes another user's files"
+)
+
+
+def of_a_stranger(path: Path) -> None:
+    """Give a file or a folder with its content to another user."""
+    for one in (path, *path.rglob("*")):
+        os.chown(one, 65534, 65534, follow_symlinks=False)
+
+
+def send(root: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("BAROGRAPH_SPOOL", str(root))
+    return spool_command(["--send", "--collector", NOWHERE, "--seconds", "0"])
+
+
+@needs_root
+@pytest.mark.parametrize("by", ["directory", "link"])
+def test_no_spool_is_sent_from_a_directory_that_another_user_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    (victim := tmp_path / "thesis").mkdir()
+    (victim / "chapter-1.tex").touch()
+    theirs = Run(tmp_path / "theirs", ring_directory=str(victim), launcher_born=0)
+    root = theirs.directory.parent
+    if by == "link":  # with spools of this user, which are not the ones meant
+        root = tmp_path / "link"
+        root.symlink_to(theirs.directory.parent)
+        of_a_stranger(root)
+        complaint = f"spool directory {root} is not a directory, expected one of this user's"
+    else:
+        of_a_stranger(root)
+        complaint = f"spool directory {root} belongs to uid 65534, expected 0"
+    with pytest.raises(CommandError) as raised:
+        send(root, monkeypatch)
+    assert str(raised.value) == complaint
+    assert Orphans(root, NOWHERE).runs == {}
+    assert (victim / "chapter-1.tex").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["spool", "plan", "linked plan"])
+def test_a_plan_that_another_user_has_put_into_ones_spools_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    run = Run(tmp_path, launcher_born=0)
+    plan = run.directory / PLAN
+    if what == "linked plan":
+        (own := tmp_path / "own").write_bytes(plan.read_bytes())
+        plan.unlink()
+        plan.symlink_to(own)
+    else:
+        of_a_stranger(plan if what == "plan" else run.directory)
+    assert send(run.directory.parent, monkeypatch) == 0
+    assert capsys.readouterr().out == "nothing is waiting\n"
+    assert run.rings.is_dir()
+    assert run.directory.is_dir()
+
+
+@pytest.mark.parametrize("mark", [None, "lab/another/1"])
+def test_only_the_directory_of_rings_that_is_marked_as_the_runs_is_deleted(
+    tmp_path: Path, collector: Collector, mark: str | None
+) -> None:
+    run = Run(tmp_path, launcher_born=0)
+    put(run.ring(), 3)
+    (run.rings / RUN).unlink()
+    if mark is not None:
+        (run.rings / RUN).write_text(mark)
+    watch = run.watch(collector.endpoint)
+    deliver(watch)
+    watch.delete()
+    assert (run.rings / "0.ring").exists()
+    assert not run.directory.exists()
 
 
 def test_a_directory_of_another_user_or_a_link_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -697,7 +969,7 @@ def test_what_the_kernel_knows_of_the_runs_own_processes_is_delivered(run: Run, 
             wait_until(lambda pid=process.pid: state(pid) == "T", "the process is stopped")
         clock = Passing()
         plan = msgspec.structs.replace(run.plan, endpoint=collector.endpoint)
-        watch = Watch(run.directory, plan, system=SYSTEM._replace(clock=clock))
+        watch = WatchedRun(run.directory, plan, system=SYSTEM._replace(clock=clock))
         for _ in range(12):
             watch.step()
             clock.passed += 1.0
@@ -725,10 +997,9 @@ def test_a_collector_with_a_full_disk_is_named_its_rows_are_kept_and_the_run_doe
     put(run.ring(), 3)
     run.end()
     plan = msgspec.structs.replace(run.plan, endpoint=collector.endpoint, drain_seconds=1e9)
-    watch = Watch(run.directory, plan, system=calendar_at(lambda: NOW))
+    watch = WatchedRun(run.directory, plan, system=calendar_at(lambda: NOW))
     reports = []
     monitored = Sidecar(run.directory.parent, collector.endpoint, 1e9, {run.directory: watch})
-    monitored._adopts = False
     monitored.release = lambda one: (reports.append(one.report()), one.close())  # type: ignore[assignment,method-assign]
     monitored.run()
     (report,) = reports
@@ -742,14 +1013,60 @@ def test_a_collector_with_a_full_disk_is_named_its_rows_are_kept_and_the_run_doe
     assert indices(collector) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("usual", [POLL_SECONDS, BUSY_POLL_SECONDS])
+@pytest.mark.parametrize("seconds", [STEP_SECONDS, BUSY_STEP_SECONDS])
 @pytest.mark.parametrize("period", [0.1, 0.05, 0.04])
-def test_what_happens_at_a_period_of_its_own_is_seen_as_often_as_it_is_there(usual: float, period: float) -> None:
-    """A process that is stopped for 40 % of each tenth of a second, in polls that were multiples of it."""
-    for begin in (0.0, 0.3, 0.7):
-        at, seen = begin * period, 0
-        for number in range(60):
-            at += poll_seconds(usual, number)
-            seen += at % period < 0.4 * period
-        assert 0.3 < seen / 60 < 0.5, begin
-    assert sum(poll_seconds(usual, number) for number in range(1000)) == pytest.approx(1000 * usual, rel=1e-3)
+def test_steps_are_at_the_same_instants_on_all_nodes_and_in_all_phases_of_what_has_a_period(
+    seconds: float, period: float
+) -> None:
+    """A process that is stopped for 40 % of each tenth of a second, which steps at multiples of it would not see."""
+
+    def steps(begin: float) -> list[float]:
+        times = [begin]
+        while len(times) <= 61:
+            times.append(times[-1] + until_step(times[-1], seconds))
+        return times[1:]
+
+    first = steps(1.8e9)
+    assert all(0.7 * seconds < later - step < 1.3 * seconds for step, later in pairwise(first))
+    for begin in (0.3, 0.7):
+        times = {round(step, 3) for step in steps(1.8e9 + begin * seconds)[:40]}
+        assert times <= {round(step, 3) for step in first}
+    assert 0.25 < sum(step % period < 0.4 * period for step in first) / len(first) < 0.55
+
+
+def test_between_two_steps_a_sidecar_waits_for_nothing_but_the_end_of_the_command(run: Run) -> None:
+    waits: list[tuple[int, float]] = []
+    reading, writing = os.pipe()
+
+    class CountingNetwork(Network):
+        def wait(self, sources: Collection[Source], seconds: float) -> None:
+            waits.append((len(sources), seconds))
+            if len(waits) == 4:
+                run.end()
+                os.close(writing)
+                super().wait(sources, 1e6)
+
+    put(run.ring(), 10)
+    system = SYSTEM._replace(network=CountingNetwork())
+    watch = WatchedRun(run.directory, run.plan, system=system)
+    Sidecar(run.directory.parent, NOWHERE, 0.0, {run.directory: watch}, system, Descriptor(reading)).run()
+    os.close(reading)
+    assert watch.ended
+    assert [sources for sources, _ in waits] == [1] * 4
+    assert all(seconds <= (1 + STEP_SPREAD) * STEP_SECONDS for _, seconds in waits)
+
+
+STEPS = """
+import barograph_agent.sidecar.main, pathlib, sys
+from helpers.stepping import SteppedWatch
+watch, before = SteppedWatch(pathlib.Path(sys.argv[1]), 2, 1000), set(sys.modules)
+for _ in range(60):
+    watch.step()
+print(*set(sys.modules) - before)
+watch.close()
+"""
+
+
+def test_nothing_is_imported_in_a_step(tmp_path: Path) -> None:
+    environment = {"PYTHONPATH": str(REPOSITORY / "tests"), "PATH": os.defpath}
+    assert subprocess.check_output([sys.executable, "-P", "-c", STEPS, tmp_path], env=environment) == b"\n"

@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import STEP
-from helpers.rings import STARTED_UNIX_NS, FakeShim
+from helpers.rings import STARTED_UNIX_NS, take, world
 
 MS = 1_000_000
 WORKERS = 3
 
 
-def training(folder: Path, size: int = WORKERS) -> list[FakeShim]:
-    shims = []
-    for rank in range(size):
-        shim = FakeShim(folder / f"rank-{rank}.ring", capacity=1024)
-        shim.set(rank=rank, size=size)
-        shim.site(0x10)
-        shims.append(shim)
-    return shims
-
-
-def read(worlds: RingSet, table: str, *, final: bool = False) -> list[dict[str, Any]]:
-    worlds.find()
-    found = []
-    for rows in worlds.read(final=final):
-        if rows.table == table:
-            columns = {
-                name: [one] * rows.length if not hasattr(one, "__len__") else one for name, one in rows.values.items()
-            }
-            found += [{name: column[i] for name, column in columns.items()} for i in range(rows.length)]
-    worlds.release()
-    return found
-
-
 def test_each_worker_has_rows_often_at_first(tmp_path: Path) -> None:
-    shims, worlds = training(tmp_path), RingSet(tmp_path, Progress())
+    shims, worlds = world(tmp_path, WORKERS, capacity=1024), RingSet(tmp_path, Progress())
     ended, rows = 0, []
     for step in range(1000):
         own = [60 * MS, 90 * MS, 60 * MS]
@@ -49,8 +25,8 @@ def test_each_worker_has_rows_often_at_first(tmp_path: Path) -> None:
         for rank, shim in enumerate(shims):
             shim.put(ended, op=STEP, wait_ns=ended - enters[rank], bytes_=4096, sent=((10 + rank) * MS, 2 * MS))
         if step % 10 == 9:  # once a second
-            rows += read(worlds, "workers")
-    rows += read(worlds, "workers", final=True)
+            rows += take(worlds, "workers")
+    rows += take(worlds, "workers", final=True)
     worlds.close()
     assert {row["rank"] for row in rows} == set(range(WORKERS))
     for row in rows:
@@ -68,25 +44,23 @@ def test_each_worker_has_rows_often_at_first(tmp_path: Path) -> None:
 
 
 def test_figures_of_steps_are_no_messages(tmp_path: Path) -> None:
-    shims, worlds = training(tmp_path), RingSet(tmp_path, Progress())
+    shims, worlds = world(tmp_path, WORKERS, capacity=1024), RingSet(tmp_path, Progress())
     for step in range(1, 101):
         for shim in shims:
             shim.put(step * 100 * MS, op=STEP, bytes_=4096, sent=(5 * MS, 2 * MS))
     tables = {rows.table: rows.values for _ in [worlds.find()] for rows in worlds.read(final=True)}
     worlds.close()
-    assert not any(tables["phases"]["messages"])
-    assert not any(tables["phases"]["message_bytes"])
-    assert not any(tables["signatures"]["messages"])
-    assert not any(tables["signatures"]["message_bytes"])
+    for table in ("phases", "signatures"):
+        assert not any([*tables[table]["messages"], *tables[table]["message_bytes"]])
     assert sum(tables["signatures"]["bytes"]) == 4096 * (24 + 100)
 
 
 def test_a_worker_alone_and_collectives_have_no_such_rows(tmp_path: Path) -> None:
     for folder, size, op in ((tmp_path / "alone", 1, STEP), (tmp_path / "mpi", 2, 9)):
         folder.mkdir()
-        shims, worlds = training(folder, size), RingSet(folder, Progress())
+        shims, worlds = world(folder, size, capacity=1024), RingSet(folder, Progress())
         for step in range(1, 101):
             for shim in shims:
                 shim.put(step * 100 * MS, op=op)
-        assert not read(worlds, "workers", final=True)
+        assert not take(worlds, "workers", final=True)
         worlds.close()

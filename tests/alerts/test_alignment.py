@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from barograph_agent.reduce.intervals import Cursor
 from barograph_agent.reduce.ranks import Member, NodeReducer
+from barograph_agent.ring.reader import Ring
 from barograph_alerts.attribution.alignment import MAX_CLOSED, PATIENCE, Alignment, Part
 from barograph_alerts.attribution.node_work import NodeWork
+from helpers.rings import STARTED_NS, FakeShim
 
 LONGEST = 16
 TOTAL = 64
@@ -192,36 +195,26 @@ def test_nodes_that_never_deliver_the_same_cost_bounded_memory_and_are_counted()
     assert len(alignment._closed) <= MAX_CLOSED
 
 
-class Paced:
-    """A ring with `rate` sync points a second since time 0, of which nothing was dropped."""
-
-    capacity, dropped, tail, started_ns, path = 2**16, 0, 0, 0, ""
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self.head = 0
-
-    def records(self, begin: int, end: int) -> dict[str, list[int]]:
-        return {"exit_ns": [int(i / self.rate * 1e9) for i in range(begin, end)]}
-
-
-def blocks_of_a_node(rate: float, seconds: float, phase: float, period: float) -> list[tuple[float, int, int]]:
-    """When a node delivers which blocks, by the agent's own rule, if it looks once in a period."""
-    ring, cursor = Paced(rate), Cursor(0)
-    reducer = NodeReducer(0, [Member(ring, cursor)])  # type: ignore[arg-type]
-    found, now = [], phase
-    while now < seconds + period:
-        final = now >= seconds
-        ring.head = int(min(now, seconds) * rate)
-        while (at := reducer._align()) is not None and (length := reducer._due(at, final)):
-            cursor.node_position += length
-            found.append((now, at, length))
-        now += period
+def blocks_of_a_node(path: Path, rate: float, until: float, now: float, period: float) -> list[tuple[float, int, int]]:
+    """When a node of `rate` sync points a second delivers which blocks, if it looks once in a period from `now` on."""
+    shim = FakeShim(path, capacity=2**15)
+    with Ring(path) as ring:
+        reducer, found = NodeReducer(0, [Member(ring, cursor := Cursor(0, size=2))]), []
+        while now < until + period:
+            index = np.arange(shim.get("head"), int(min(now, until) * rate))
+            at = index % shim.capacity
+            shim.records["enter_ns"][at] = shim.records["exit_ns"][at] = STARTED_NS + index * (1e9 / rate)
+            shim.records["index"][at], shim.records["site"][at] = index, 0
+            shim.set(head=shim.get("head") + len(index))
+            rows = reducer.read(final=now >= until)
+            found += [(now, row["first_index"], row["length"]) for row in rows]
+            ring.release(max(cursor.node_position - 1, 0))
+            now += period
     return found
 
 
 @pytest.mark.parametrize(("nodes", "rates", "seconds"), [(16, 40, 60.0), (128, 5, 30.0)])
-def test_blocks_of_nodes_that_look_at_different_times_are_all_compared(nodes, rates, seconds):
+def test_blocks_of_nodes_that_look_at_different_times_are_all_compared(tmp_path, nodes, rates, seconds):
     random = np.random.default_rng(nodes)
     # At the latter, 2 s hold fewer than 2^m sync points and the time until the next look more.
     between = [2**m / 2.1 for m in range(6, 13, 2)]
@@ -232,7 +225,7 @@ def test_blocks_of_nodes_that_look_at_different_times_are_all_compared(nodes, ra
         sent = sorted(
             (at, f"n{number}", first, length)
             for number in range(nodes)
-            for at, first, length in blocks_of_a_node(rate, seconds, random.uniform(0, 0.2), 0.2)
+            for at, first, length in blocks_of_a_node(tmp_path / "0.ring", rate, seconds, random.uniform(0, 0.2), 0.2)
         )
         mixed += len({(first, length) for _, _, first, length in sent}) > len(sent) / nodes
         for at, host, first, length in sent:

@@ -1,12 +1,10 @@
 """The test of the delay at equal progress."""
 
-import math
-
 import numpy as np
 import pytest
 
-from barograph_alerts.detection.delay import DelayLimit, DelayTest
-from barograph_modeler.pace.progress import ProgressProfile, fit_progress, least_delay
+from barograph_alerts.detection.delay import DelayTest
+from barograph_modeler.pace.progress import ProgressProfile, fit_progress
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import Window
 from helpers.trials import windows
@@ -117,18 +115,3 @@ def test_the_time_of_an_excursion_that_was_ended_does_not_count() -> None:
     for i in range(10):
         test.add(Window({1: 10}, {1: 1.0}, 100.0 + i, 101.0 + i))
     assert test.score < 0.2
-
-
-def test_the_limit_is_that_of_the_prior_without_runs_and_follows_the_runs() -> None:
-    prior, calm, rough = (DelayLimit(delays, 100.0, RISK) for delays in ([], [0.0] * 8, [5.0] * 8))
-    assert prior.log_p(0.0) == 0
-    assert calm.log_p(2.0) < prior.log_p(2.0) < rough.log_p(2.0) < 0
-    # For many runs the tail is exponential, with the mean of their delays.
-    many = DelayLimit([2.0] * 10_000, 100.0, RISK)
-    assert many.log_p(6.0) == pytest.approx(-3.0, rel=0.01)
-    assert math.exp(many.log_p(6.0)) == pytest.approx(math.exp(-3), rel=0.01)
-
-
-def test_a_delay_that_does_not_matter_is_none_however_punctual_the_history():
-    punctual = DelayLimit([0.0] * 10_000, 100.0, RISK)
-    assert punctual.log_p(least_delay(100.0)) == pytest.approx(math.log(RISK))

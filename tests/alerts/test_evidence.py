@@ -5,7 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.evidence import Evidence
+from barograph_alerts.detection.level import Level
+from barograph_alerts.job.verdict import sentence
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.windows import RunPace, Window
 
@@ -65,6 +68,38 @@ def test_healthy_jobs_alarm_no_more_often_than_alpha_in_their_whole_life(phi):
     assert alarms / jobs <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / jobs)
 
 
+@pytest.mark.parametrize(("windows", "sd"), [(20, 0.2), (60, 0.1)])
+def test_a_short_history_of_correlated_windows_makes_no_alarms(windows, sd):
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(400):
+        residuals = np.sort(noise(rng, windows, 0.5, sd))
+        test = Level(Pace(50, windows, 1.0, 0.0, {1: 0.01}, residuals), ALPHA / 4, 0.05)
+        for i, log in enumerate(noise(rng, 200, 0.5, sd)):
+            test.add(window(i, math.exp(log)))
+            if test.slow.score > 1:
+                alarms += 1
+                break
+    # Of so many 0.25 are expected where a sixteenth of alpha is spent; without regard to correlation there were 13.
+    assert alarms <= 2
+
+
+def test_a_test_that_replaces_another_has_no_alpha_of_its_own():
+    def delay(evidence, began_at, factor):
+        for i in range(began_at, began_at + 60):
+            evidence.add(window(i, factor))
+        for i in range(began_at + 60, began_at + 100):
+            evidence.add(window(i, factor * 1.5))
+            if evidence.open is not None:
+                return i - began_at - 60
+        return math.inf
+
+    excused = judged(None, [1.0] * 200 + [1.5] * 20)
+    excused.excuse()
+    assert excused.alarms == []
+    assert delay(Evidence(None), 0, 1.0) < delay(excused, 220, 1.5) <= 30
+
+
 @pytest.mark.parametrize("phi", [0.0, 0.5])
 def test_a_job_twice_as_slow_is_caught_within_a_few_windows_and_its_onset_found(phi):
     rng = np.random.default_rng(4)
@@ -74,15 +109,15 @@ def test_a_job_twice_as_slow_is_caught_within_a_few_windows_and_its_onset_found(
         evidence = judged(history(rng, 8, 30, phi), factors, alpha=ALPHA)
         assert evidence.state == "slow"
         # The slowdown begins at 1020; each window takes a second of this clock.
-        assert 1020 < evidence.alarmed_at <= 1028
+        assert 1020 < evidence.alarms[-1].detected_at <= 1030
         assert 1017 <= evidence.onset_at <= 1020
         assert evidence.slowdown == pytest.approx(2.0, rel=0.15)
 
 
 def test_a_slowdown_from_the_first_window_on_is_caught():
     evidence = judged(known_pace(), [1.5] * 10)
-    assert evidence.alarmed_at is not None
-    assert evidence.alarmed_at <= 1005
+    assert evidence.alarms[-1].detected_at is not None
+    assert evidence.alarms[-1].detected_at <= 1006
     assert evidence.onset_at == 1000
     assert evidence.slowdown == pytest.approx(1.5)
     assert evidence.basis == "its history"
@@ -140,24 +175,20 @@ def test_each_disturbance_of_a_job_is_an_alarm_of_its_own_that_ends_when_the_job
     evidence = judged(known_pace(), [1.0] * 30 + [1.34] * 20 + [1.0] * 40 + [2.0] * 20 + [1.0] * 20)
     assert [(a.kind, a.onset_at, a.ended_at) for a in evidence.alarms] == [("slow", 1030, 1050), ("slow", 1090, 1110)]
     assert [a.slowdown for a in evidence.alarms] == pytest.approx([1.34, 2.0])
-    assert all(a.detected_at <= a.onset_at + 10 for a in evidence.alarms)
+    assert all(a.detected_at <= a.onset_at + 11 for a in evidence.alarms)
     assert evidence.state == "slow"
     assert evidence.score < 1 < evidence.highest
 
 
-def test_a_slowdown_that_lasts_is_one_alarm():
-    evidence = judged(known_pace(), [5.0] * 3000)
-    [alarm] = evidence.alarms
-    assert alarm.ended_at is None
-    assert math.isfinite(evidence.score)
-    assert evidence.score > 100
-
-
-def test_a_job_twice_as_fast_is_suspicious_and_a_bit_faster_is_not():
-    [alarm] = judged(known_pace(), [0.5] * 30).alarms
-    assert (alarm.kind, alarm.onset_at) == ("fast", 1000)
-    assert alarm.slowdown == pytest.approx(0.5)
-    assert judged(known_pace(), [0.75] * 300).state == "healthy"
+def test_a_job_twice_as_fast_is_no_alarm_and_its_end_says_so():
+    evidence = judged(known_pace(), [0.5] * 30)
+    assert (evidence.state, evidence.alarms) == ("healthy", [])
+    evidence.over = True
+    assert sentence(evidence, "lab/app", Cause()).startswith(
+        "inconclusive: 0.50x the time per interval of its history, faster than its runs differ"
+    )
+    evidence.is_within_limits = True
+    assert evidence.state == "healthy"
 
 
 def test_one_run_of_history_judges_with_the_spread_of_the_population():
@@ -195,17 +226,6 @@ def test_work_that_comes_once_is_not_what_a_job_is_measured_with():
     assert (evidence.state, evidence.windows) == ("unknown", 0)
 
 
-def test_a_silence_is_an_alarm_of_its_own_and_ends_with_the_next_interval():
-    evidence = judged(known_pace(), [1.0] * 30)
-    evidence.add_silence(0.5, 1030.0, 1040.0)
-    assert evidence.state == "healthy"
-    evidence.add_silence(1.5, 1030.0, 1090.0)
-    assert (evidence.state, evidence.onset_at, evidence.alarmed_at) == ("stalled", 1030, 1090)
-    evidence.add_silence(0.0, 1100.0, 1100.0)
-    assert evidence.open is None
-    assert evidence.score < 1
-
-
 def test_settings_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match=r"^alpha is 0, expected a number between 0 and 1, both excluded$"):
         Evidence(known_pace(), alpha=0)
@@ -219,5 +239,5 @@ def test_the_shares_of_alpha_in_the_documentation_add_up_to_alpha():
     rows = re.findall(r"^\| [^|]*\(`(\w+)`\) \| (an eighth|a quarter|a half)", page, re.MULTILINE)
     shares = {test: words[share] for test, share in rows if test != "scaling"}
     assert "| on several nodes an eighth, of that of `change`: half for" in page
-    assert shares.keys() == {"level", "delay", "change", "fast", "runtime", "stall"}
+    assert shares.keys() == {"level", "delay", "change", "runtime", "stall"}
     assert sum(shares.values()) == 1

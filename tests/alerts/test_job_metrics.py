@@ -14,7 +14,6 @@ from barograph_alerts.processor import Scorer
 from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES as SIMULATED
 from helpers.jobs import Columns, Simulation, part, verdict
-from helpers.trials import prepared
 
 Samples = dict[str, dict[tuple[str, ...], float]]
 
@@ -40,7 +39,7 @@ def blocks(job: str, class_ids: list[int], seconds: float, ended_at: float) -> C
 
 def begin(scorer: Scorer, number: int, now: float, user: str = "u") -> str:
     name = f"lab/{number}.0.0"
-    scorer.observe("jobs", {"offset": [number], "job": [name], "workload": ["lab/app@2x1"], "app": ["app"],
+    scorer.observe("jobs", {"log_offset": [number], "job": [name], "workload": ["lab/app@2x1"], "app": ["app"],
                          "user": [user], "nodes": [1], "cluster": ["lab"], "params": ["{}"], "ranks": [2],
                          "host": ["n1"], "started_at": [now]}, now)  # fmt: skip
     return name
@@ -60,7 +59,20 @@ def test_the_intervals_shown_are_those_of_the_full_windows_by_class():
         count, seconds = (seen[f"barograph_job_interval_seconds_{part}"][label] for part in ("count", "sum"))
         assert seconds == pytest.approx(whole[: int(count)].sum())
         assert 0 <= whole.sum() - seconds <= 1.1 * share  # what the open window holds
-    assert set(seen["barograph_class_info"]) == {(f"{c:016x}", f"class {c:016x}") for c in SIMULATED}
+    assert set(seen["barograph_class_info"]) == {(name, f"{c:016x}", f"class {c:016x}") for c in SIMULATED}
+
+
+def test_a_class_has_the_name_that_its_own_job_gives_it():
+    scorer = Scorer()
+    first, second = (begin(scorer, number, 1e6) for number in (1, 2))
+    for window in range(3):
+        for name in (first, second):
+            scorer.observe("blocks", blocks(name, [7], 1.1, 1e6 + window), 1e6)
+    for name, at in ((first, "solve < main"), (second, "forged < main")):
+        scorer.observe("sites", {"job": [name], "class_id": [7], "from_site": ["start < main"], "to_site": [at]}, 1e6)
+    scorer.step(1e6)
+    expected = {(first, f"{7:016x}", "start -> solve"), (second, f"{7:016x}", "start -> forged")}
+    assert set(exposed(scorer, 1e6)["barograph_class_info"]) == expected
 
 
 def test_a_job_that_goes_as_ever_is_projected_to_end_as_ever_and_a_slow_one_later():
@@ -87,20 +99,6 @@ def test_a_job_that_goes_as_ever_is_projected_to_end_as_ever_and_a_slow_one_late
         assert seen["barograph_job_start_timestamp_seconds"][name] == pytest.approx(job["jobs"]["started_at"][0])
         projected.append(seen["barograph_job_runtime_projected_seconds"][name])
     assert projected == pytest.approx([20.0, 40.0], rel=0.05)
-
-
-def test_a_job_of_which_it_is_not_known_what_is_left_is_projected_to_end_now(monkeypatch: pytest.MonkeyPatch):
-    simulation = Simulation()
-    scorer = prepared(simulation, 3)
-    job = simulation.job()
-    for table in ("jobs", "blocks"):
-        scorer.observe(table, job[table], 0.0)
-    now = float(job["blocks"]["ended_at"][-1])
-    scorer.step(now)
-    monkeypatch.setattr(Scorer, "remaining", lambda *_: None)
-    seen, name = exposed(scorer, now), (job["jobs"]["job"][0],)
-    assert seen["barograph_job_runtime_projected_seconds"][name] == pytest.approx(20.0, rel=0.05)
-    assert not seen["barograph_job_remaining_seconds"]
 
 
 def test_a_job_of_many_call_sites_shows_the_longest_and_counts_the_rest():

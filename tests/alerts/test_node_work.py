@@ -28,24 +28,6 @@ def row(i: int, host: str, own: float, wait: float, *, ranks: int = 2, busiest: 
             "least_wait_seconds": 0.2e-3 * SYNCS * wait, "ended_at": 1000.0 + 2 * i}  # fmt: skip
 
 
-def test_the_node_that_works_longer_since_the_onset_is_the_straggler():
-    nodes, attribution = joined(3), Attribution()
-    for i in range(40):
-        slow = i >= 20
-        rows = [
-            row(i, "n1", 4, 5 if slow else 1),
-            row(i, "n2", 8 if slow else 4, 1),
-            row(i, "n3", 4, 5 if slow else 1),
-        ]
-        found = [nodes.add(one) for one in rows]
-        assert found[:2] == [None, None]
-        assert found[2] is not None
-        attribution.add(found[2])
-    cause = attribution.cause(1039.0)
-    assert (cause.kind, cause.members) == ("straggler", ("n2",))
-    assert cause.numbers["own"] == pytest.approx(4e-3)
-
-
 def test_on_one_node_the_busiest_rank_is_named_though_it_was_another_one_before():
     nodes, attribution = joined(1), Attribution()
     for i in range(40):
@@ -58,10 +40,6 @@ def test_on_one_node_the_busiest_rank_is_named_though_it_was_another_one_before(
         attribution.add(stretch)
     cause = attribution.cause(1039.0)
     assert (cause.kind, cause.members) == ("straggler", ("rank 2",))
-
-
-def test_one_rank_alone_is_compared_with_nobody():
-    assert joined(1).add(row(0, "n1", 4, 1, ranks=1)) is None
 
 
 def test_one_rank_of_many_that_works_longer_makes_its_node_the_straggler():

@@ -41,7 +41,7 @@ class Log:
         for table in self.rows.keys() & written.keys():
             count = len(written[table]["workload"])
             columns = {**written[table], "workload": [workload] * count}
-            columns["offset"] = np.arange(self.head + 1, self.head + 1 + count)
+            columns["log_offset"] = np.arange(self.head + 1, self.head + 1 + count)
             self.head += count
             self.rows[table] += [
                 dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
@@ -67,8 +67,8 @@ class Daemon:
     def __init__(self, log: Log) -> None:
         self.now, self.log = NOW, log
         self.scorer = Scorer()
-        self.recall = Recall(self.scorer, lambda endpoint: log, lambda: self.now)  # type: ignore[arg-type,return-value]
-        self.recall.begin([log.source])  # type: ignore[list-item]
+        self.recall = Recall(self.scorer, lambda: log, lambda: self.now)  # type: ignore[arg-type,return-value]
+        self.recall.begin(log.source)  # type: ignore[arg-type]
 
     def cycle(self, seconds: float = 0.5) -> list[dict[str, Any]]:
         """One cycle of the daemon; the rows of `scores`."""
@@ -168,21 +168,3 @@ def test_of_two_rows_the_later_one_counts_whichever_comes_first() -> None:
     pace = references.pace(workload)
     assert pace is not None
     assert pace.runs == 8
-
-
-def test_another_log_in_the_place_of_the_first_is_asked_again() -> None:
-    log, simulation = Log(), Simulation()
-    log.put(history(simulation), simulation.workload)
-    daemon = Daemon(log)
-    daemon.read(simulation.job(), "jobs")
-    for _ in range(2):
-        daemon.cycle()
-    assert daemon.scorer._references.pace(simulation.workload) is not None
-    for rows in log.rows.values():
-        rows.clear()
-    log.source.name = "other"
-    daemon.recall.begin([log.source])  # type: ignore[list-item]
-    for _ in range(2):
-        daemon.cycle()
-    assert daemon.scorer._references.use(simulation.workload)
-    assert daemon.scorer._references.pace(simulation.workload) is None

@@ -13,7 +13,7 @@ from barograph_alerts.detection.alarm import Alarm
 from barograph_alerts.job.disturbances import DisturbanceHistory
 from barograph_alerts.job.remaining import JobRemaining, RemainingNews, RunProgress
 from barograph_alerts.processor import Scorer
-from barograph_alerts.studies.remaining import (
+from barograph_lab.studies.alerts.remaining import (
     METHODS,
     OURS,
     PREDICTION,
@@ -37,7 +37,7 @@ def profile(tail: float = math.nan) -> ProgressProfile:
     points = np.arange(101.0)
     empty: list[list[float]] = [[] for _ in range(6)]
     return ProgressProfile(
-        frozenset({CLASS}), points, points, 5, DelaysOfRuns(empty, empty), PaceSpread(0.01, 0.005), tail
+        {CLASS: (0, 6000, 1)}, points, points, 5, DelaysOfRuns(empty, empty), PaceSpread(0.01, 0.005), tail
     )
 
 
@@ -129,14 +129,14 @@ def test_whatever_times_a_run_reports_the_answer_is_finite_and_in_order(seconds)
     assert found is not None
     assert 0 <= found.left.lower_seconds <= found.left.expected_seconds <= found.left.upper_seconds < math.inf
     nothing = ProgressProfile(
-        frozenset({CLASS}), np.arange(101.0), np.zeros(101), 5, profile().delays, PaceSpread(0.01, 0.005)
+        {CLASS: (0, 6000, 1)}, np.arange(101.0), np.zeros(101), 5, profile().delays, PaceSpread(0.01, 0.005)
     )
     assert run([seconds] * 20, nothing).remaining(None, (), 0.0, BEGAN_AT + 40) is None
 
 
 def test_thousands_of_windows_are_thinned_and_come_to_the_same():
     known = ProgressProfile(
-        frozenset({CLASS}), np.arange(6001.0), np.arange(6001.0), 5, profile().delays, PaceSpread(0.01, 0.005)
+        {CLASS: (0, 6000, 1)}, np.arange(6001.0), np.arange(6001.0), 5, profile().delays, PaceSpread(0.01, 0.005)
     )
     found = left(run([1.0] * 3000, known), BEGAN_AT + 3000)
     assert found.expected_seconds == pytest.approx(3000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -19,10 +19,8 @@ from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
 from barograph_alerts.recall import Recall
 from barograph_alerts.restore import Restore
-from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
-from barograph_collector.daemon.places import JobPlaces
-from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.daemon.source import LogSource
 from barograph_modeler.learning.rows import accepted_output
 from helpers.answers import answered, arrow
 from helpers.jobs import Simulation, scores_of, verdict
@@ -49,18 +47,18 @@ class MemoryLog:
     def put(self, table: str, columns: dict[str, Any]) -> None:
         for values in zip(*columns.values(), strict=True):
             self.offset += 1
-            self.rows[table].append({**dict(zip(columns, values, strict=True)), "offset": self.offset})
+            self.rows[table].append({**dict(zip(columns, values, strict=True)), "log_offset": self.offset})
 
     def read(self, table: str, after: int, limit: int) -> RowBatch:
         """The first of the last -after rows, of which the offset is asked."""
         first = self.rows[table][after:][:limit]
-        return RowBatch({}, len(first), first[0]["offset"] if first else 0)
+        return RowBatch({}, len(first), first[0]["log_offset"] if first else 0)
 
     def read_latest(self, table: str, rows: int) -> Iterator[RowBatch]:
         for row in self.rows[table][-rows:]:
             self.rows_read[table] += 1
-            columns = {name: np.array([value]) if name == "offset" else [value] for name, value in row.items()}
-            yield RowBatch(columns, 1, row["offset"])
+            columns = {name: np.array([value]) if name == "log_offset" else [value] for name, value in row.items()}
+            yield RowBatch(columns, 1, row["log_offset"])
 
     def query(self, text: str, limit: int = 1000, seconds: float = 10.0) -> Result:
         self.queries += 1
@@ -69,13 +67,13 @@ class MemoryLog:
         if columns:
             tables["partitions"] = pa.table(dict(zip(("day", "first_offset", "archived"), columns, strict=True)))
         found = answered(text, tables)
-        table = next((name for name in self.rows if f'FROM "{name}" WHERE "offset" BETWEEN' in text), "")
-        if table and not text.startswith('SELECT "offset", "job" FROM') and " AS bytes " not in text:
+        table = next((name for name in self.rows if f'FROM "{name}" WHERE log_offset BETWEEN' in text), "")
+        if table and not text.startswith('SELECT "log_offset", "job" FROM') and " AS bytes " not in text:
             self.rows_read[table] += found.rows
         return msgspec.structs.replace(found, note=self.note if "scores" in text else "")
 
     def read_all(self, table: str, after: int) -> Iterator[RowBatch]:
-        behind = sum(row["offset"] > after for row in self.rows[table])
+        behind = sum(row["log_offset"] > after for row in self.rows[table])
         return self.read_latest(table, behind) if behind else iter(())
 
 
@@ -100,18 +98,17 @@ def test_what_is_read_does_not_grow_with_the_number_of_judged_jobs(monkeypatch: 
         log, simulation = MemoryLog(), Simulation(intervals=2)
         running = job(log, simulation, ended=False)
         for _ in range(judged):
-            log.put("sites", {"class_id": [1], "before": ["a"], "at": ["b"]})
-            log.put("events", {"source": ["lab/1"], "kind": ["gap"], "detail": [""], "at": [0.0]})
+            log.put("events", {"source": ["lab/1"], "kind": ["gap"], "detail": [""], "time": [0.0]})
             job(log, simulation, ended=True)
         scorer, _ = restored(log)
         assert set(scorer.jobs) == {running}
-        blocks = log.rows["blocks"][-1]["offset"]
-        late = {name: [value] for name, value in log.rows["blocks"][-1].items()} | {"offset": [blocks]}
+        blocks = log.rows["blocks"][-1]["log_offset"]
+        late = {name: [value] for name, value in log.rows["blocks"][-1].items()} | {"log_offset": [blocks]}
         scorer.observe("blocks", late, NOW)
         assert set(scorer.jobs) == {running}, "late rows of judged jobs are theirs"
         read.append(log.rows_read)
         queries.append(log.queries)
-    assert [+rows for rows in read] == [{"blocks": 1, "scores": 3, "jobs": 3, "sites": 1, "runs": 2}] * 2
+    assert [+rows for rows in read] == [{"blocks": 1, "scores": 3, "jobs": 3, "runs": 2}] * 2
     assert queries[0] == queries[1]
 
 
@@ -150,36 +147,33 @@ def test_while_days_in_the_lake_cannot_be_read_only_jobs_of_days_in_the_database
 
 
 @pytest.mark.parametrize("accepted", [False, True])
-@pytest.mark.parametrize("collectors", [1, 2])
 def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began_unless_slow_runs_were_accepted_since(
-    collectors: int, accepted: bool
+    accepted: bool,
 ) -> None:
-    endpoints = [f"tcp://{name}:1" for name in "ab"[:collectors]]
-    logs, simulation = [MemoryLog(endpoint) for endpoint in endpoints], Simulation(intervals=2)
+    log, simulation = MemoryLog(), Simulation(intervals=2)
     other = {"means": ["{}"], "residuals": ["[]"], "window_seconds": [1.0]}
 
     def put_pace(runs: int) -> None:
-        logs[0].put("paces", {"workload": [simulation.workload], "runs": [runs], "fitted_at": [simulation.now]} | other)
+        log.put("paces", {"workload": [simulation.workload], "runs": [runs], "fitted_at": [simulation.now]} | other)
         simulation.now += 1.0
 
-    first = job(logs[-1], simulation, ended=False)
+    first = job(log, simulation, ended=False)
     for runs in (1, 2):
         put_pace(runs)
-    second = job(logs[-1], simulation, ended=False)
+    second = job(log, simulation, ended=False)
     if accepted:
         closed = accepted_output(simulation.workload, [1.0], [2.0], simulation.now)
         row = {name: [value] for name, value in closed.columns.items()}
         # Of another workload it has no effect.
         for source in (simulation.workload, "another")[::-1]:
-            logs[0].put("events", row | {"source": [source]})
+            log.put("events", row | {"source": [source]})
     for runs in (3, 4):
         put_pace(runs)
-    third = job(logs[-1], simulation, ended=False)
-    job(logs[0], simulation, ended=True)
-    scorer, sources = Scorer(), [source_of(log, endpoints) for log in logs]
-    Restore(scorer)(sources, NOW)
-    recall = Recall(scorer, lambda endpoint: logs[0], lambda: NOW)  # type: ignore[arg-type,return-value]
-    recall.begin(sources)
+    third = job(log, simulation, ended=False)
+    job(log, simulation, ended=True)
+    scorer, source = restored(log)
+    recall = Recall(scorer, lambda: log, lambda: NOW)  # type: ignore[arg-type,return-value]
+    recall.begin(source)
     scorer.step(NOW)
     recall.poll(threading.Lock())
     paces = [scorer._new_monitor(scorer.jobs[name]).evidence.pace for name in (first, second, third)]
@@ -202,20 +196,16 @@ def test_a_malformed_pace_is_reported_once_and_its_job_is_judged_without_it() ->
     assert len(scorer.quarantine) == 0
 
 
-def restored(log: MemoryLog) -> tuple[Scorer, FollowedCollector]:
-    scorer, source = Scorer(), source_of(log)
-    Restore(scorer)([source], NOW)
+def restored(log: MemoryLog) -> tuple[Scorer, LogSource]:
+    scorer, source = Scorer(), LogSource(log, TABLES)  # type: ignore[arg-type]
+    Restore(scorer)(source, NOW)
     return scorer, source
 
 
-def begins(source: FollowedCollector, table: str) -> tuple[int, int]:
+def begins(source: LogSource, table: str) -> tuple[int, int]:
     """After which offsets older rows of open jobs, and new rows, are read of a table."""
     (backfill,) = source.backfills
     return backfill.follower.offsets[table], source.follower.offsets[table]
-
-
-def source_of(log: MemoryLog, collectors: Sequence[str] = ("tcp://a:1",)) -> FollowedCollector:
-    return FollowedCollector(log, Follower(log, TABLES), JobPlaces(collectors))  # type: ignore[arg-type]
 
 
 def test_jobs_without_a_verdict_are_watched_again_from_their_begin() -> None:
@@ -227,9 +217,9 @@ def test_jobs_without_a_verdict_are_watched_again_from_their_begin() -> None:
     job(log, simulation, ended=True)
     scorer, source = restored(log)
     assert list(scorer.jobs) == [opened]
-    assert begins(source, "blocks") == (before + 1, log.rows["blocks"][-1]["offset"])
+    assert begins(source, "blocks") == (before + 1, log.rows["blocks"][-1]["log_offset"])
     assert source.backfills[0].jobs == {opened}
-    assert source.follower.offsets["jobs"] == log.rows["jobs"][-1]["offset"]
+    assert source.follower.offsets["jobs"] == log.rows["jobs"][-1]["log_offset"]
     assert not scorer.jobs[opened].ended, "its end comes after its blocks"
 
 
@@ -247,7 +237,7 @@ def test_a_long_log_is_read_from_its_latest_rows_on_and_older_jobs_are_not_judge
     assert +log.rows_read == {"blocks": 1, "scores": 9, "jobs": 5, "runs": 10}
     assert list(scorer.jobs) == [opened]
     assert not scorer.step(NOW)
-    assert begins(source, "runs") == (scorer.jobs[opened].offset, log.rows["blocks"][-1]["offset"])
+    assert begins(source, "runs") == (scorer.jobs[opened].offset, log.rows["blocks"][-1]["log_offset"])
 
 
 def test_a_job_that_began_long_ago_and_has_no_end_is_given_up_and_blocks_since_then_are_not_read() -> None:
@@ -278,39 +268,6 @@ def test_jobs_that_ended_long_ago_have_had_verdicts_that_the_lake_has_no_more(
     assert log.rows_read["jobs"] == min(latest, 7)
     assert [score.columns["job"] for score in scorer.step(NOW)] == [lost]
     assert list(scorer.jobs) == [opened]
-
-
-def test_of_several_logs_each_is_read_from_its_own_first_open_job_on() -> None:
-    """The second log is longer: an offset of one says nothing about the other."""
-    simulation, collectors = Simulation(intervals=2), ("tcp://a:1", "tcp://b:1")
-    first, second = (MemoryLog(endpoint) for endpoint in collectors)
-    for _ in range(5):
-        job(second, simulation, ended=True)
-    open_in_second = job(second, simulation, ended=False)
-    open_in_first = job(first, simulation, ended=False)
-    judged_elsewhere = simulation.job()
-    second.put("jobs", judged_elsewhere["jobs"])
-    first.put("scores", verdict(judged_elsewhere, 0.0))
-    second.days = [(0, 1, False), (1, 3, False), (31, 20, False)]
-    scorer, sources = Scorer(), [source_of(log, collectors) for log in (first, second)]
-    Restore(scorer)(sources, NOW)
-    assert set(scorer.jobs) == {open_in_first, open_in_second}
-    assert [begins(source, "blocks")[0] for source in sources] == [1, 26]
-    assert not scorer.step(NOW)
-
-
-def test_a_log_that_is_read_later_gives_up_none_of_the_jobs_of_the_first() -> None:
-    simulation, collectors = Simulation(intervals=2), ("tcp://a:1", "tcp://b:1")
-    first, second = (MemoryLog(endpoint) for endpoint in collectors)
-    opened = job(first, simulation, ended=False)
-    lost = job(second, simulation, ended=False, runs=False)
-    second.days = [(0, 1, False), (1, 10**6, False), (31, 2 * 10**6, False)]
-    scorer = Scorer()
-    restore = Restore(scorer)
-    for log in (first, second):
-        restore([source_of(log, collectors)], NOW)
-    assert list(scorer.jobs) == [opened]
-    assert [score.columns["job"] for score in scorer.step(NOW)] == [lost]
 
 
 def test_the_longest_usual_interval_follows_the_latest_bands_and_not_the_fit_of_a_tail() -> None:

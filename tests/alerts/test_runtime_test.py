@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 
 import pytest
@@ -24,7 +23,7 @@ from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from helpers.executor import Inline
 from helpers.features import inline_features
-from helpers.jobs import Simulation, part, scores_of, verdict
+from helpers.jobs import Simulation, scores_of, verdict
 from helpers.scaling import Campaign
 from helpers.trials import judge, prepared
 
@@ -40,6 +39,15 @@ def expect_runtime(
     columns = {name: [factor * SECONDS * value] for name, value in limits.items()}
     rests_on = {"runs": [runs], "scales": [scales], "method": [method]}
     scorer.observe("predictions", {**columns, **rests_on, "job": job["jobs"]["job"]}, 0.0)
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.7, 3.0])
+def test_where_there_is_a_history_a_forecast_neither_accuses_nor_excuses(factor):
+    for slow, state in ((1.0, "healthy"), (2.0, "slow")):
+        simulation = Simulation()
+        scorer, job = prepared(simulation), simulation.job(slow_from=0, factor=slow)
+        expect_runtime(scorer, job, factor=factor)
+        assert judge(scorer, job)[-1]["state"] == state
 
 
 def other_scales(scorer: Scorer, intervals: dict[int, int]) -> None:
@@ -110,7 +118,7 @@ def test_what_the_modeler_writes_is_what_a_size_never_seen_is_judged_by():
     for factor in (1.0, 3.0):
         job, scorer = campaign.run(12, factor=factor), Scorer()
         [prediction] = [one for one in said_of(("jobs", job["jobs"])) if one.table == "predictions"]
-        scorer.observe("jobs", {**job["jobs"], "offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
+        scorer.observe("jobs", {**job["jobs"], "log_offset": [1], "user": ["u"], "host": ["n1"]}, NOW)
         scorer.observe("predictions", {name: [value] for name, value in prediction.columns.items()}, NOW)
         scorer.observe("runs", {**job["runs"], "intervals": [0], "imported": [0]}, NOW)
         finals += [dict(output.columns) for output in scores_of(scorer.step(NOW))]
@@ -151,14 +159,6 @@ def test_a_size_never_seen_that_takes_as_long_as_predicted_is_healthy_also_when_
     assert "; 20.00 s predicted by scaling from 12 runs at 3 scales" in final["sentence"]
 
 
-def test_a_forecast_does_not_judge_where_there_is_a_history():
-    simulation = Simulation()
-    scorer = prepared(simulation)
-    job = simulation.job()
-    expect_runtime(scorer, job, factor=0.2)
-    assert judge(scorer, job)[-1]["state"] == "healthy"
-
-
 def test_a_projection_that_comes_back_ends_the_alarm():
     evidence = Evidence(None, ALPHA)
     evidence.expect_runtime(RuntimePrior(90.0, 100.0, 110.0, 5, 2))
@@ -197,12 +197,3 @@ def test_how_much_there_is_to_do_is_known_from_two_scales_that_agree():
     assert known((2, 0, 1000), (4, 0, 1010)) == 1010
     assert known((2, 0, 1000), (4, 0, 2000)) == 0
     assert known((2, 0, 1000), (4, 1, 10), (8, 0, 1000)) == 1000
-
-
-def test_what_nobody_can_use_of_a_forecast_is_left_out():
-    job, scorer = Simulation().job(), Scorer()
-    expect_runtime(scorer, job, factor=math.nan)
-    scorer.observe("jobs", job["jobs"], 0.0)
-    scorer.observe("blocks", part(job["blocks"], 0, 10), 0.0)
-    scorer.step(0.0)
-    assert scorer.jobs[job["jobs"]["job"][0]].runtime_prior is None

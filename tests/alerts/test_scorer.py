@@ -11,7 +11,12 @@ from barograph_alerts.processor import Scorer
 from helpers.jobs import Simulation, part, scores_of, verdict
 from helpers.trials import history, judge, prepared
 
-RUNTIME = {"class_id": [0], "kind": ["runtime"], "method": ["log-t"]}
+
+def set_runtime(scorer: Scorer, workload: str, lower: float, expected: float, upper: float) -> None:
+    """Tell the scorer the runtimes of three runs of a work."""
+    values = {"lower_seconds": [lower], "expected_seconds": [expected], "upper_seconds": [upper], "samples": [3]}
+    names = {"workload": [workload], "class_id": [0], "kind": ["runtime"], "method": ["log-t"]}
+    scorer.observe("bands", names | values, 0.0)
 
 
 def test_a_healthy_job_ends_healthy_and_says_how_it_compares():
@@ -33,7 +38,7 @@ def test_a_job_slowed_from_its_middle_on_alarms_once_with_onset_and_slowdown():
     onset = float(job["blocks"]["ended_at"][4000])
     scores = judge(scorer, job)
     slow = [score for score in scores if score["state"] == "slow"]
-    assert slow[0]["at"] - onset < 12
+    assert slow[0]["time"] - onset < 12
     assert slow[0]["score"] > 1
     final = scores[-1]
     assert final["onset_at"] == pytest.approx(onset, abs=1.5)
@@ -76,7 +81,8 @@ def test_too_little_to_judge_by_is_unknown_and_says_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    ("length", "factor", "state"), [(2.0, 1.0, "healthy"), (0.5, 1.0, "healthy"), (0.5, 4.0, "slow")]
+    ("length", "factor", "state"),
+    [(2.0, 1.0, "healthy"), (0.5, 1.0, "healthy"), (0.5, 4.0, "slow"), (0.5, 2.03, "slow")],
 )
 def test_a_run_with_more_sync_points_is_not_held_against_the_runtimes_of_its_history(length, factor, state):
     simulation = Simulation()
@@ -100,14 +106,7 @@ def test_a_run_with_more_sync_points_is_not_held_against_the_runtimes_of_its_his
 def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_runtimes_of_other_runs():
     simulation = Simulation(intervals=2)
     scorer = Scorer()
-    band = {
-        "lower_seconds": [0.9],
-        "expected_seconds": [1.0],
-        "upper_seconds": [1.1],
-        "samples": [3],
-        "method": ["log-t"],
-    }
-    scorer.observe("bands", {**band, "workload": [simulation.workload], **RUNTIME}, 0.0)
+    set_runtime(scorer, simulation.workload, 0.9, 1.0, 1.1)
     for features, state in ((True, "unknown"), (False, "slow")):
         job = simulation.job()
         scorer.observe("jobs", job["jobs"], 0.0)
@@ -122,14 +121,7 @@ def test_a_run_that_says_what_its_runtime_depends_on_is_not_held_against_the_run
 def test_a_program_without_intervals_is_not_said_to_have_no_history():
     simulation = Simulation(intervals=2)
     scorer = Scorer()
-    band = {
-        "lower_seconds": [0.1],
-        "expected_seconds": [1.0],
-        "upper_seconds": [200.0],
-        "samples": [3],
-        "method": ["log-t"],
-    }
-    scorer.observe("bands", {**band, "workload": [simulation.workload], **RUNTIME}, 0.0)
+    set_runtime(scorer, simulation.workload, 0.1, 1.0, 200.0)
     job = simulation.job()
     scorer.observe("jobs", job["jobs"], 0.0)
     scorer.observe("runs", {**job["runs"], "runtime_seconds": [2.5], "intervals": [0]}, 0.0)
@@ -144,27 +136,7 @@ def test_a_program_without_intervals_is_not_said_to_have_no_history():
 
 def silence(job: dict, since: float, at: float) -> dict:
     """A row of `silences`."""
-    return {"job": job["jobs"]["job"], "host": ["n1"], "since": [since], "at": [at], "ranks": [2]}
-
-
-def test_a_job_whose_ranks_are_silent_for_long_is_stalled_until_the_next_interval():
-    simulation = Simulation()
-    scorer = prepared(simulation)
-    job = simulation.job()
-    judge(scorer, job, until=4000)
-    last = float(job["blocks"]["ended_at"][3999])
-    scorer.observe("silences", silence(job, last, last + 25), 0.0)
-    assert [score.columns["state"] for score in scores_of(scorer.step(0.0))] == ["slow"]  # the next interval is overdue
-    scorer.observe("silences", silence(job, last, last + 40), 0.0)
-    [stalled] = scores_of(scorer.step(0.0))
-    assert (stalled.columns["state"], stalled.columns["cause"]) == ("stalled", "stall")
-    assert stalled.columns["score"] > 1
-    assert stalled.columns["sentence"].startswith("stalled: no sync point since ")
-    assert (stalled.columns["onset_at"], stalled.columns["alarmed_at"]) == (last, last + 25)
-    later = {**job["blocks"], "ended_at": job["blocks"]["ended_at"] + 50.0}
-    scorer.observe("blocks", part(later, 4000, 4200), 0.0)
-    [resumed] = scores_of(scorer.step(0.0))
-    assert resumed.columns["recovered_at"] == later["ended_at"][4000]
+    return {"job": job["jobs"]["job"], "host": ["n1"], "since": [since], "time": [at], "ranks": [2]}
 
 
 def test_a_silence_that_ended_in_the_same_round_is_the_alarm_that_it_was_in_time():
@@ -249,7 +221,7 @@ def test_after_a_restart_finished_jobs_are_left_alone_and_open_ones_judged_again
     for job in (done, running):
         restarted.observe("jobs", job["jobs"], 0.0)
     names = {job["jobs"]["job"][0] for job in (done, running)}
-    assert list(restarted.open_jobs(names, 10**9).values()) == running["jobs"]["offset"]
+    assert list(restarted.open_jobs(names, 10**9).values()) == running["jobs"]["log_offset"]
     for job in (done, running):
         restarted.observe("blocks", job["blocks"], 0.0)
     scores = [score.columns for score in scores_of(restarted.step(simulation.now))]
@@ -274,6 +246,15 @@ def test_blocks_that_arrive_before_their_job_are_judged_with_it():
     assert [score.columns["state"] for score in scores_of(scorer.step(simulation.now))] == ["slow"]
 
 
+def test_a_second_row_of_jobs_changes_nothing():
+    simulation = Simulation()
+    scorer = prepared(simulation)
+    job = simulation.job(slow_from=4000, factor=1.5)
+    scorer.observe("jobs", job["jobs"], 0.0)
+    scorer.observe("jobs", job["jobs"] | {"workload": ["lab/other@9x3:0"]}, 0.0)
+    assert judge(scorer, job)[-1]["workload"] == job["jobs"]["workload"][0]
+
+
 def test_a_job_too_short_for_a_window_is_unknown_and_says_so():
     simulation = Simulation()
     scorer = Scorer()
@@ -294,7 +275,7 @@ def test_where_alarmed_runs_became_the_history_a_running_job_is_judged_by_it_ane
         scorer.observe(table, columns, 0.0)
     detail = '{"reason":"accepted"}'
     scorer.observe(
-        "events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail], "at": [0.0]}, 0.0
+        "events", {"source": ["lab/app@2x1"], "kind": ["regime-closed"], "detail": [detail], "time": [0.0]}, 0.0
     )
     rest = dict(job, blocks=part(job["blocks"], 4000, 8000))
     assert judge(scorer, rest)[-1]["state"] == "healthy"
@@ -304,15 +285,7 @@ def test_a_program_without_intervals_is_judged_by_its_runtime_while_it_runs():
     simulation, scorer = Simulation(), Scorer()
     job = simulation.job()
     began = float(job["jobs"]["started_at"][0])
-    limits = {
-        "lower_seconds": [19.0],
-        "expected_seconds": [20.0],
-        "upper_seconds": [21.0],
-        "samples": [3],
-        "method": ["log-t"],
-    }
-    bands = {"workload": job["jobs"]["workload"], **RUNTIME, **limits}
-    scorer.observe("bands", bands, 0.0)
+    set_runtime(scorer, job["jobs"]["workload"][0], 19.0, 20.0, 21.0)
     scorer.observe("jobs", job["jobs"], 0.0)
 
     def states(until: float) -> list[str]:
@@ -331,17 +304,10 @@ def test_a_program_without_intervals_is_judged_by_its_runtime_while_it_runs():
 def test_an_imported_run_is_not_judged():
     simulation, scorer = Simulation(), Scorer()
     job = simulation.job()
-    limits = {
-        "lower_seconds": [1.9],
-        "expected_seconds": [2.0],
-        "upper_seconds": [2.1],
-        "samples": [3],
-        "method": ["log-t"],
-    }
-    scorer.observe("bands", {"workload": job["jobs"]["workload"], **RUNTIME, **limits}, 0.0)
-    for imported, state in ((1, "unknown"), (0, "slow")):
+    set_runtime(scorer, job["jobs"]["workload"][0], 1.9, 2.0, 2.1)
+    for imported, states in ((1, []), (0, ["slow"])):
         one = simulation.job()
         scorer.observe("jobs", one["jobs"], 0.0)
         scorer.observe("runs", {**one["runs"], "intervals": [0], "imported": [imported]}, 0.0)
-        [final] = scores_of(scorer.step(0.0))
-        assert (final.columns["state"], final.columns["final"]) == (state, 1)
+        assert [row.columns["state"] for row in scores_of(scorer.step(0.0))] == states
+        assert sum(scorer.finished.values()) == len(states)

@@ -60,7 +60,7 @@ def test_metrics_name_the_user_only_where_the_site_says_so() -> None:
     def alarm() -> dict[str, str]:
         families: dict[str, Metric] = {family.name: family for family in exporter.collect()}
         (sample,) = families["barograph_job_alarm_info"].samples
-        assert sample.labels["state"] == "slow"
+        assert (sample.labels["state"], sample.labels["node"]) == ("slow", "n1")
         return sample.labels
 
     assert user

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from barograph_alerts.attribution.cause import Cause
 from barograph_alerts.detection.evidence import WORKERS, Evidence
 from barograph_alerts.detection.worker_test import MAX_WORKERS, WorkerRow, WorkerTest
-from barograph_alerts.job.verdict import sentence
 
 SECONDS = 2.0
 STEPS = 20
@@ -121,15 +118,3 @@ def test_an_alarm_ends_when_the_worker_is_like_the_others_again() -> None:
 
     (alarm,) = judged(rounds(40, 4, shape), 4).alarms
     assert alarm.ended_at == pytest.approx(SECONDS * 20, abs=SECONDS)
-
-
-def test_the_sentence_names_the_worker_and_its_update() -> None:
-    evidence = judged(rounds(30, 8, slow), 8)
-    numbers = {"own_more": 0.016, "worker": 1.0, "update": 1.2}
-    text = sentence(evidence, "lab/train@8x2", Cause("straggler", ("n0",), numbers), unit="step")
-    assert text.startswith("slow: 1.16x the other workers since ")
-    assert ": worker 1 on n0 worked 16 ms longer per step than the others, and updated 1.20x as long (" in text
-    text = sentence(
-        evidence, "lab/train@8x1", Cause("straggler", ("rank 1",), numbers | {"update": math.nan}), unit="step"
-    )
-    assert ": worker 1 worked 16 ms longer per step than the others (" in text

@@ -84,11 +84,6 @@ def disk_used(folder: Path, group: MemoryGroup) -> Disturbance:
     return lambda process: stress(CORES[1], *options, folder)
 
 
-def bandwidth_used(folder: Path, group: MemoryGroup) -> Disturbance:
-    """A program on another core that reads and writes memory."""
-    return lambda process: stress(CORES[1], "--memrate", "1", "--memrate-bytes", "256M")
-
-
 CASES = {
     "core": Case(lambda: applications.lammps(2, 10, 9000), 2, core_taken, ("core",)),
     "stopped": Case(lambda: applications.lammps(2, 10, 9000), 2, process_stopped, ("stopped",)),

@@ -67,7 +67,7 @@ def shape(made: Cluster, names: Sequence[str], rate: str) -> None:
         made.shape(name, rate)
 
 
-WORK = ("straggler", "core", "compute", "bandwidth", "steal")
+WORK = ("straggler", "core", "throttled", "steal")
 PATTERNS = ("grid", "tasks", "fences", "uneven", "phases", "noisy", "converging", "overlapped", "gathered", "pipeline")
 PATTERNS_MPIS = ("mpich", "debian-openmpi")
 """In turn. Over TCP MPICH 5.0 loses messages of `tasks` to a rank that waits for any source, watched or not, and Open
@@ -124,13 +124,13 @@ def run(made: Cluster, case: Case) -> dict[str, Any]:
     case.undo(made)
     named = [row for row in scores if row["cause"] in case.kinds and set(json.loads(row["members"])) == set(case.on)]
     blamed = {name for row in scores if row["cause"] in (*WORK, "link") for name in json.loads(row["members"])}
-    first = min((row["at"] for row in named), default=float("nan"))
+    first = min((row["time"] for row in named), default=float("nan"))
     return {
         "seconds": first - onset,
         "right": bool(named) and scores[-1] in named,
         "others": sorted(blamed - set(case.on)),
         "sentence": scores[-1]["sentence"],
-        "sentences": [f"{row['at'] - onset:.1f} s: {row['sentence']}" for row in scores],
+        "sentences": [f"{row['time'] - onset:.1f} s: {row['sentence']}" for row in scores],
     }
 
 

@@ -108,7 +108,7 @@ class Program:
             "rate": (self._sent() - sent) / seconds,
             "state": scores[-1]["state"],
             "named": scores[-1] in right,
-            "after": min((row["at"] - onset for row in right), default=float("nan")),
+            "after": min((row["time"] - onset for row in right), default=float("nan")),
             "others": sorted(members - ({SLOW} if usual else set())),
             "sentence": scores[-1]["sentence"],
         }

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from barograph_agent.job.identity import Job
-from barograph_agent.protocol.tables import TABLES
-from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.protocol.tables import ROWS_PER_SECOND, TABLES
 from barograph_agent.sidecar.plan import PLAN, RunPlan, myself, save
 from helpers.log import Producer, blocks, wait_until
 from helpers.rings import BatchedShim

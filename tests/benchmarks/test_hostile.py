@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.lab.bench.load import Load
-from barograph.lab.bench.measured_collector import MeasuredCollector
 from barograph_agent.deliver import credential
 from barograph_agent.deliver import keys as client_keys
 from barograph_agent.protocol import wire
 from barograph_collector.auth import keys
 from barograph_collector.storage import messages
+from barograph_lab.bench.load import Load
+from barograph_lab.bench.measured_collector import MeasuredCollector
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access
 from helpers.hostile_wire import mutations
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barograph.lab.bench.load import Load
-from barograph.lab.bench.measured_collector import MeasuredCollector, Usage, stored_once
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
+from barograph_lab.bench.load import Load
+from barograph_lab.bench.measured_collector import MeasuredCollector, Usage, stored_once
 from helpers.printed import show
 from helpers.rivals import InfluxDB, Message, PostgreSQL, Rival, VictoriaMetrics
 

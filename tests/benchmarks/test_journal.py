@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from barograph.lab.bench.load import Load
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage.store import LOG, put_journal
+from barograph_lab.bench.load import Load
 from helpers.log import collector_on
 from helpers.printed import show
 
@@ -40,7 +40,7 @@ def measured(state: Path, delay: float = 0.0, journal: Path | None = None) -> tu
     if journal is not None:
         put_journal(state, journal)
     with collector_on(state / LOG, system=SYSTEM._replace(disk=SlowDisk(delay))) as collector:
-        collector._store.journal._disk = SlowDisk(delay)
+        collector.store.journal._disk = SlowDisk(delay)
         load = Load(collector.endpoint, STREAMS, ROWS, "bench")
         assert load.open(60)
         waits = load.pace(SECONDS, PACE).waits

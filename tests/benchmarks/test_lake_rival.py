@@ -1,6 +1,6 @@
 """The same rows in the lake, in PostgreSQL and in ClickHouse: bytes of a row, rows loaded a second, three questions.
 
-PostgreSQL has them by COPY from files, 500,000 rows a transaction as a batch of the lake has, then an index by job and
+PostgreSQL has them by COPY from files, 500,000 rows a transaction, then an index by job and
 statistics; everything else is as it is by default, but for `fsync`, which is off: it is as fast as it can be here.
 
 ClickHouse is that of the package `chdb` (`pip install chdb`, half a gigabyte), in this process. Where it is not
@@ -24,17 +24,17 @@ import pytest
 from pyarrow import csv
 
 from barograph_agent.protocol.tables import TABLES, Kind
-from barograph_collector.lake.batches import BATCH_ROWS
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import LOG, Store
 from helpers.clocks import calendar_at
-from helpers.lakes import any_rows, entry, opened
+from helpers.lakes import any_rows, entry, opened, seal_all
+from helpers.log import blocks
 from helpers.postgres import Postgres
 from helpers.printed import show
 
+BATCH_ROWS: Final = 500_000
 FIRST, DAYS, JOBS_OF_DAY, JOB_ROWS = 20_000, 4, 100, 10_000
 TYPES: Final = {Kind.F64: "double precision", Kind.I64: "bigint", Kind.U64: "numeric(20)", Kind.NAME: "text"}
 ASKED: Final = 5
@@ -53,17 +53,10 @@ QUESTIONS: Final = {
 def rows_of_job(number: int, start: float, random: np.random.Generator) -> CheckedRows:
     """Single intervals, whose durations are whole nanoseconds as clocks have them."""
     seconds = np.rint(1e6 * (10 + random.gamma(2.0, 1.0, JOB_ROWS))) * 1e-9
-    values = {
-        "job": f"hpc/{number}.0.0",
-        "world": 0,
+    values = blocks(JOB_ROWS, job=f"hpc/{number}.0.0") | {
         "class_id": (np.arange(JOB_ROWS) % 10).astype(np.uint64),
-        "first_index": np.arange(JOB_ROWS),
-        "count": 1,
-        "sum_seconds": seconds,
-        "sum_squares": seconds**2,
-        "sum_cubes": seconds**3,
-        "min_seconds": seconds,
-        "max_seconds": seconds,
+        **{f"sum_{name}": seconds**power for power, name in ((1, "seconds"), (2, "squares"), (3, "cubes"))},
+        **dict.fromkeys(("min_seconds", "max_seconds"), seconds),
         "ended_at": start + np.cumsum(seconds),
     }
     return entry("blocks", JOB_ROWS, values)
@@ -161,33 +154,26 @@ def asked_of_server(server: Server, question: str) -> tuple[float, Answer]:
 @pytest.mark.timeout(1800)
 def test_the_lake_beside_postgresql_and_clickhouse(tmp_path: Path) -> None:
     random, day = np.random.default_rng(1), FIRST
-    with Server() as server, Store(tmp_path / LOG, system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+    made, system = Lake.at(tmp_path / "lake"), calendar_at(lambda: day * DAY_SECONDS)
+    with Server() as server, Store(tmp_path / LOG, system=system, lake=made.data) as store:
         server.database("rival")
         columns = ", ".join(f"{name} {TYPES[kind]}" for name, kind in TABLES["blocks"].columns.items())
         server.ask(f"CREATE TABLE blocks ({columns})")
-        publisher = Publisher(store, Lake.at(tmp_path / "lake"), seconds=0.0)
-        published = loaded = 0.0
+        loaded = 0.0
         for number in range(DAYS * JOBS_OF_DAY):
             day = FIRST + number // JOBS_OF_DAY
             store.commit([rows_of_job(number, day * DAY_SECONDS + number, random)], {"s": number + 1})
-            if (number + 1) * JOB_ROWS % BATCH_ROWS == 0:
-                began = time.perf_counter()
-                while publisher.publish():
-                    pass
-                published += time.perf_counter() - began
         day += 1
         store.commit([any_rows("bands", 1, random)], {"s": 10**6})  # the last day has ended
         began = time.perf_counter()
-        while publisher.publish() or publisher.compact():
-            pass
-        merged = time.perf_counter() - began
-        publisher.close()
+        seal_all(store, made)
+        sealed = time.perf_counter() - began
         rows = DAYS * JOBS_OF_DAY * JOB_ROWS
         part = server.directory / "part.csv"
         third, inserted = clickhouse(tmp_path / "clickhouse"), 0.0
         for first in range(0, rows, BATCH_ROWS):
             with store.cursor() as log:
-                within = f'"offset" BETWEEN {first + 1} AND {first + BATCH_ROWS}'
+                within = f"log_offset BETWEEN {first + 1} AND {first + BATCH_ROWS}"
                 batch = log.execute(f"SELECT {', '.join(TABLES['blocks'].columns)} FROM blocks WHERE {within}")
                 csv.write_csv(batch.to_arrow_table(), part, csv.WriteOptions(include_header=False))
             began = time.perf_counter()
@@ -224,7 +210,7 @@ def test_the_lake_beside_postgresql_and_clickhouse(tmp_path: Path) -> None:
         f"{rows:,} rows of {DAYS} days in the lake and in PostgreSQL{others}",
         [
             f"bytes a row    lake {size / rows:.1f}, PostgreSQL {table / rows:.1f} and {index / rows:.1f} of an index",
-            f"rows a second  lake {rows / published:9,.0f} and {merged:.1f} s for merges at the end of days,"
+            f"rows a second  lake {rows / sealed:9,.0f},"
             f" PostgreSQL {rows / loaded:9,.0f} and {indexed:.1f} s for the index and VACUUM",
             *of_third,
             *(

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.lab.bench.measured_collector import Usage
-from barograph_alerts.studies.facility import Facility, Plan
+from barograph_lab.bench.measured_collector import Usage
+from barograph_lab.studies.alerts.facility import Facility, Plan
 from barograph_modeler.bands.class_model import WINDOW, ClassModel
 from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.learning.learner import CLASSES, Learner
 from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.state.forked_task import ForkedTask
-from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
+from barograph_modeler.state.snapshot import Offsets, read_snapshot, write_snapshot
 from helpers.printed import show
 
 BYTES_PER_CLASS = 12_000
@@ -33,7 +33,7 @@ READER = """
 import gc, sys
 from pathlib import Path
 import barograph_modeler.processor, barograph_modeler.serving.exporter, barograph_modeler.serving.page
-from barograph.lab.bench.measured_collector import Usage
+from barograph_lab.bench.measured_collector import Usage
 from barograph_modeler.state.snapshot import read_snapshot
 before = Usage.of_this_process().resident_bytes
 state = read_snapshot(Path(sys.argv[1]), "")
@@ -78,11 +78,11 @@ def test_a_hundred_thousand_classes(tmp_path: Path) -> None:
 
     path = tmp_path / "snapshot"
     start = time.perf_counter()
-    write_snapshot(path, {}, "", learner.state())
+    write_snapshot(path, Offsets("log", {}), "", learner.state())
     wrote = time.perf_counter() - start
     task = ForkedTask()
     start = time.perf_counter()
-    task.start(partial(write_snapshot, path, {}, "", learner.state()))
+    task.start(partial(write_snapshot, path, Offsets("log", {}), "", learner.state()))
     paused = time.perf_counter() - start
     assert task.result(wait=True) == ""
     wrote_in_child = time.perf_counter() - start
@@ -113,7 +113,10 @@ def test_ten_thousand_jobs(tmp_path: Path) -> None:
     modeler = facility._modeler
     path = tmp_path / "snapshot"
     write_snapshot(
-        path, {}, "", {name: getattr(modeler, name).state() for name in ("recognizer", "changes", "learner")}
+        path,
+        Offsets("log", {}),
+        "",
+        {name: getattr(modeler, name).state() for name in ("recognizer", "changes", "learner")},
     )
     done = subprocess.run([sys.executable, "-c", READER, str(path)], stdout=subprocess.PIPE, text=True, check=True)
     before, after = map(int, done.stdout.split())

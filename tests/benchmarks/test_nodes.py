@@ -24,7 +24,7 @@ import pytest
 
 from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.processor import Scorer
-from barograph_alerts.studies.tally import DetectorTally
+from barograph_lab.studies.alerts.tally import DetectorTally
 from helpers.node_series import SECONDS, alarms, always_alarms, draw
 from helpers.nodes_study import NodesPlan, NodesStudy
 
@@ -127,7 +127,7 @@ def one_job(nodes: int) -> tuple[float, float, int]:
     scorer = Scorer()
     scorer.observe(
         "jobs",
-        {"offset": [1], "job": name, "workload": ["lab/app"], "app": ["app"], "user": ["u"], "nodes": [nodes],
+        {"log_offset": [1], "job": name, "workload": ["lab/app"], "app": ["app"], "user": ["u"], "nodes": [nodes],
          "started_at": [0.0], "cluster": ["lab"], "params": ["{}"], "ranks": [nodes], "host": ["n0"]},
         0.0,
     )  # fmt: skip

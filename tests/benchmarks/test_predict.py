@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from barograph.lab.bench.measured_collector import Usage
 from barograph_collector.daemon.service import serve_metrics
+from barograph_lab.bench.measured_collector import Usage
+from barograph_lab.studies.rivals.extrap import search
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import fit
 from barograph_modeler.serving.page import PredictPage
-from barograph_modeler.studies.rivals.extrap import search
 from helpers.executor import Inline
 from helpers.features import inline_features
 from helpers.printed import show

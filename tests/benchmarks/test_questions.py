@@ -26,11 +26,10 @@ from barograph.views.context import ViewContext
 from barograph.views.log import BATCH
 from barograph.views.modeler import ModelerClient
 from barograph_agent.protocol import wire
-from barograph_collector.lake.archiver import describe
-from barograph_collector.lake.files import FORMAT
+from barograph_collector.lake.files import FORMAT, LakeFiles
 from barograph_collector.query.sql import Querier
-from barograph_collector.storage.days.archive import Archive
-from barograph_collector.storage.days.data_path import DATA, DirectoryPath
+from barograph_collector.storage.days.archive import FileName, store_files
+from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, stored
 from barograph_collector.storage.store import LOG, Store
@@ -74,12 +73,12 @@ GENERATED: Final = {
                " '[]' AS hosts"),
 }  # fmt: skip
 JOBS: Final = """
-INSERT INTO jobs SELECT n + 1 AS "offset", 'hpc/' || 1000000 + n || '.0.0' AS job, 'hpc' AS cluster,
+INSERT INTO jobs SELECT n + 1 AS log_offset, 'hpc/' || 1000000 + n || '.0.0' AS job, 'hpc' AS cluster,
     'w' || n % 20 AS workload, 'app' || n % 20 AS app, 'user' || n % 50 AS user, '{{"n":"' || n % 3 || '"}}' AS params,
     32 * (1 + n % 4) AS ranks, 2 AS nodes, 'head' AS host, {start} AS started_at, 'slurm' AS scheduler,
     '' AS account, '' AS unique_id FROM range({jobs}) t(n)"""
 RUNS: Final = """
-INSERT INTO runs SELECT n + 1 AS "offset", 'hpc/' || 1000000 + n || '.0.0' AS job, {start} + 20000.0 AS ended_at,
+INSERT INTO runs SELECT n + 1 AS log_offset, 'hpc/' || 1000000 + n || '.0.0' AS job, {start} + 20000.0 AS ended_at,
     20000.0 + n % 100 AS runtime_seconds, 0 AS exit_status, {rows} AS intervals, 0 AS dropped, 0 AS imported
     FROM range({ended}) t(n)"""
 
@@ -109,7 +108,7 @@ def generate(root: Path, rows: int, total: int = DAYS, hot_days: int = HOT_DAYS)
                 every, columns = GENERATED[table]
                 casts = ", ".join(f'"{column}"::{kind} AS "{column}"' for column, kind in LOG_COLUMNS[table].items())
                 source = (
-                    f'SELECT {casts} FROM (SELECT row_number() OVER () + {offset} AS "offset",'
+                    f"SELECT {casts} FROM (SELECT row_number() OVER () + {offset} AS log_offset,"
                     f" 'hpc/' || 1000000 + n || '.0.0' AS job, {columns}"
                     f" FROM (SELECT n, k, 0.01 + 0.001 * random() AS s, {day} * 86400.0 + 3600.0 + k AS t"
                     f" FROM range({(day - FIRST) * per_day}, {(day - FIRST + 1) * per_day}) a(n),"
@@ -118,15 +117,16 @@ def generate(root: Path, rows: int, total: int = DAYS, hot_days: int = HOT_DAYS)
                 if hot:
                     log.execute(f'CREATE TABLE "{target}" AS {source}')
                 else:
-                    folder = root / "lake" / DATA / "main" / table / "cluster=hpc" / f"day={date}"
-                    folder.mkdir(parents=True)
-                    path = folder / f"{name}-{first}-{offset}-x.parquet"
+                    data = DataPath(root / "lake")
+                    sealed = FileName(table, day, name, first, offset + per_day * len(range(0, of_job, every)))
+                    path = data.at(sealed.path)
+                    Path(path).parent.mkdir(parents=True)
                     kept = ", ".join(stored(table, column) for column in LOG_COLUMNS[table])
-                    log.execute(f"COPY (SELECT {kept} FROM ({source}) ORDER BY job, \"offset\") TO '{path}' ({FORMAT})")
-                    data = DirectoryPath(root / "lake")
-                    files += describe(log, data, day, table, [data.below(str(path))])
+                    kept = f"'{name}' AS collector, {kept}"
+                    log.execute(f"COPY (SELECT {kept} FROM ({source}) ORDER BY job, log_offset) TO '{path}' ({FORMAT})")
+                    files += LakeFiles(log, data, name).describe([sealed])
                 offset += per_day * len(range(0, of_job, every))
-        Archive(None, files).store(log, [file.day for file in files])
+        store_files(log, files)
         log.execute("INSERT INTO streams VALUES ('', 1, ?)", [offset])
         for table in DAILY:
             log.execute(f'DROP VIEW "{table}"')
@@ -186,7 +186,7 @@ def reported(root: Path, now: float, names: Iterable[int]) -> dict[str, list[tup
     forecaster = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
     page = PredictPage(forecaster, inline_features())
     with (
-        collector_on(root / LOG, lake=DirectoryPath(root / "lake")) as collector,
+        collector_on(root / LOG, lake=DataPath(root / "lake")) as collector,
         LogViews(collector.endpoint, None, BATCH, lambda: now) as views,
     ):
         # Without a modeler, which has the forecasts of the other question.
@@ -240,8 +240,8 @@ def test_a_page_has_its_answer_at_every_size(size: str, tmp_path: Path, request:
     seconds: dict[str, list[float]] = {}
     processor: dict[str, list[float]] = {}
     slowest: dict[str, tuple[float, str]] = {}
-    with Store(tmp_path / LOG, system=calendar_at(lambda: now), lake=DirectoryPath(tmp_path / "lake")) as store:
-        querier = Querier(store, lambda: None)
+    with Store(tmp_path / LOG, system=calendar_at(lambda: now), lake=DataPath(tmp_path / "lake")) as store:
+        querier = Querier(store, lambda: True)
         for job in random.integers(0, jobs, ASKED).tolist():
             for page, texts in pages(job, now, jobs // days).items():
                 began, used = time.perf_counter(), time.process_time()
@@ -294,13 +294,13 @@ def followed(store: Store, after: int, upto: int) -> tuple[int, float]:
         reached, tables = store.read_round(offsets, 10_000)
         if not tables or reached > upto:
             return rows, rows / (time.perf_counter() - began)
-        rows += sum(len(columns["offset"]) for columns in tables.values())
+        rows += sum(len(columns["log_offset"]) for columns in tables.values())
         offsets = {table: max(offset, reached) for table, offset in offsets.items()}
 
 
 def test_a_day_is_followed_in_the_lake_as_in_the_database(tmp_path: Path) -> None:
     generate(tmp_path, 8_000_000, total=4, hot_days=2)
-    with Store(tmp_path / LOG, lake=DirectoryPath(tmp_path / "lake")) as store:
+    with Store(tmp_path / LOG, lake=DataPath(tmp_path / "lake")) as store:
         days = store.database.partitions.days
         (rows, lake), (same, database) = (
             followed(store, day.first_offset - 1, following.first_offset - 1)

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from barograph.lab.bench.load import Load
-from barograph.lab.bench.measured_collector import MeasuredCollector
 from barograph_collector.client.log_reader import LogReader
+from barograph_lab.bench.load import Load
+from barograph_lab.bench.measured_collector import MeasuredCollector
 from helpers.printed import show
 
 ROWS = 1_000_000
@@ -41,7 +41,7 @@ def test_reading_a_million_rows(tmp_path: Path) -> None:
             asked = timed(lambda: int(reader.query("SELECT * FROM blocks LIMIT 60000", 60_000).rows))
     with duckdb.connect(str(next(tmp_path.glob("*.duckdb"))), read_only=True) as own:
         arrow = timed(lambda: int(own.execute("SELECT * FROM blocks").to_arrow_table().num_rows))
-        arrays = timed(lambda: len(np.asarray(own.execute("SELECT * FROM blocks").fetchnumpy()["offset"])))
+        arrays = timed(lambda: len(np.asarray(own.execute("SELECT * FROM blocks").fetchnumpy()["log_offset"])))
     rates = {
         "`read`, page by page": through,
         "`sql`, 60,000 rows at a time": asked,

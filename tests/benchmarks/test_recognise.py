@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from barograph_collector.client.log_reader import LogReader
-from barograph_modeler.studies.grouping import agreement
+from barograph_lab.studies.grouping import agreement
 from helpers import applications
 from helpers import mpi as mpis
 from helpers.applications import Application

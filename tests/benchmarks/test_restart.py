@@ -29,19 +29,19 @@ import duckdb
 import numpy as np
 import pytest
 
-from barograph.lab.bench.measured_collector import Usage
 from barograph_agent.protocol.tables import TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS
 from barograph_collector.storage.store import LOG, Store
 from barograph_collector.storage.text import literal
+from barograph_lab.bench.measured_collector import Usage
 from barograph_modeler.learning.learner import Learner
 from helpers.clocks import calendar_at
 from helpers.jobs import Simulation
+from helpers.lakes import seal_all
 from helpers.log import Daemon, Producer, wait_until
 from helpers.printed import show
 
@@ -89,7 +89,7 @@ OF_JOB: Final[Mapping[str, Mapping[str, Any]]] = {
         "executable": "md5('app' || w)", "program": "md5('app' || w)", "words": "'[]'",
         "inputs": "'[]'", "ranks": 2, "nodes": 2, "ranks_per_node": 1, "threads": 1, "plain": "''",
     },
-    "assignments": {"family": WORKLOAD, "how": "'same'", "reason": "'asked for the same'", "at": "began + 2"},
+    "assignments": {"family": WORKLOAD, "how": "'same'", "reason": "'asked for the same'", "time": "began + 2"},
     "runs": {"ended_at": ENDED, "runtime_seconds": 40.0, "intervals": INTERVALS},
 }  # fmt: skip
 """Columns of the rows that a job has once, as SQL of its number `n`, its `began` and the number `w` of its workload;
@@ -150,7 +150,7 @@ def generate(root: Path, history: History) -> float:
                 _insert(log, table, table, constant, 1600 + 100 * (table == "paces") + number,
                         f"(SELECT {known} FROM range({jobs}) t(n))")  # fmt: skip
             # A table is read in the order of insertion.
-            log.execute(f'CREATE TEMP TABLE "sorted" AS SELECT * FROM "{table}" ORDER BY "offset"')
+            log.execute(f'CREATE TEMP TABLE "sorted" AS SELECT * FROM "{table}" ORDER BY log_offset')
             log.execute(f'TRUNCATE "{table}"')
             log.execute(f'INSERT INTO "{table}" FROM "sorted"')
             log.execute('DROP TABLE "sorted"')
@@ -163,7 +163,7 @@ def generate(root: Path, history: History) -> float:
                 log.execute(f'CREATE TABLE IF NOT EXISTS "{table}_{date}" ({columns})')
             source = f"(SELECT {known} FROM range({first}, {last}) t(n))"
             (score,) = (row for row in templates["scores"] if row["final"])
-            constant = {name: _sql(value) for name, value in score.items()} | {"at": ENDED}
+            constant = {name: _sql(value) for name, value in score.items()} | {"time": ENDED}
             _insert(log, "scores", f"scores_{date}", constant, 1900, source.replace(" t(n)", " t(n) WHERE n > 0"))
             seconds = f"if(k % 2 = 0, 0.004, 0.001) * {count} * (0.98 + 0.04 * random())"
             _insert(log, "blocks", f"blocks_{date}",
@@ -180,7 +180,7 @@ def generate(root: Path, history: History) -> float:
                     f"(SELECT * FROM {source}, range({max(blocks // 8, 1)}) b(k) ORDER BY n, k)")  # fmt: skip
     with Store(root / LOG, system=calendar_at(lambda: (FIRST + DAYS) * DAY_SECONDS)):
         pass
-    # A batch of the lake ends where a commit has ended.
+    # A period of the lake ends where a commit has ended.
     ends = {*range(MARKED, jobs, MARKED), *range(of_day, jobs, of_day), jobs}
     rows = [("history", number, end * STRIDE) for number, end in enumerate(sorted(ends), 1)]
     with duckdb.connect(root / LOG) as log:
@@ -193,11 +193,7 @@ def publish(root: Path) -> None:
     with Store(
         root / LOG, system=calendar_at(lambda: (FIRST + DAYS) * DAY_SECONDS), lake=Lake.at(root / LAKE).data
     ) as store:
-        publisher = Publisher(store, Lake.at(root / LAKE), seconds=0.0)
-        publisher.archiver.retention = Retention(hot_days=1)
-        while any([publisher.publish(), publisher.compact(), publisher.archive()]):
-            pass
-        publisher.close()
+        seal_all(store, Lake.at(root / LAKE), retention=Retention(hot_days=1))
         archived = sum(day.archived for day in store.database.partitions.days)
     assert archived == DAYS - 2, archived
 
@@ -206,7 +202,7 @@ def _insert(
     log: duckdb.DuckDBPyConnection, table: str, target: str, columns: Mapping[str, Any], at: Any, source: str
 ) -> None:
     """Rows of a table, with an offset of `at` behind the first of its job."""
-    offset = f'(n * {STRIDE} + {at})::BIGINT AS "offset"'
+    offset = f"(n * {STRIDE} + {at})::BIGINT AS log_offset"
     log.execute(f'INSERT INTO "{target}" BY NAME SELECT {offset}, {_values(table, columns)} FROM {source}')
 
 
@@ -215,7 +211,7 @@ def _values(table: str, columns: Mapping[str, Any]) -> str:
     given = dict(columns) | {"job": JOB, "workload": WORKLOAD}
     values = []
     for name, kind in LOG_COLUMNS[table].items():
-        if name != "offset":
+        if name != "log_offset":
             default = TABLES[table].defaults.get(name, "" if kind == "VARCHAR" else 0)
             values.append(f'({given.get(name, _sql(default))})::{kind} AS "{name}"')
     return ", ".join(values)

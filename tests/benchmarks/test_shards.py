@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from barograph.lab.bench.load import Load
-from barograph.lab.bench.measured_collector import Usage
 from barograph_collector.daemon.runner import CYCLE_SECONDS
+from barograph_lab.bench.load import Load
+from barograph_lab.bench.measured_collector import Usage
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.workers import DaskCluster
@@ -131,7 +131,7 @@ def stored(lake: Path, url: str) -> dict[str, tuple[int, int]]:
 def played(directory: Path, server: Postgres, count: int, times: int) -> Outcome:
     outcome = Outcome()
     lake, url = directory / "lake", server.database(f"shards{count}")
-    options = (f"--lake={lake}", f"--catalog={url}")
+    options = (f"--lake={lake}", f"--catalog={url}", "--lake-period=5")
     with ExitStack() as stack:
         shards = []
         for number in range(count):

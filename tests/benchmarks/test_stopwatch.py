@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from barograph_agent.shim import library
+
 PROGRAM = """
 import random, statistics, sys, threading, time
 from pathlib import Path
@@ -56,7 +58,7 @@ print(*(median[way.__name__] - median["empty"] for way in ways[1:]))
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_the_cost_of_an_interval(tmp_path: Path, watched: bool) -> None:
-    environment = {**os.environ, "BAROGRAPH_RING_DIR": str(tmp_path) if watched else ""}
+    environment = {**os.environ, "BAROGRAPH_RING_DIR": str(tmp_path) if watched else "", "LD_PRELOAD": str(library())}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path], env=environment, capture_output=True, text=True, check=True
     )

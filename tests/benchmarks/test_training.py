@@ -89,7 +89,7 @@ def train(made: Cluster, script: Path, usual: float = 0.0) -> tuple[float, dict[
         assert made.end(job, 300.0) == 0, made.output(job)
     seconds = time.time() - began
     scores = made.verdict(job)
-    named = [(row["at"], set(json.loads(row["members"]))) for row in scores if row["cause"] in BLAMING]
+    named = [(row["time"], set(json.loads(row["members"]))) for row in scores if row["cause"] in BLAMING]
     after = min((at - disturbance.began_at for at, members in named if members == {SLOW}), default=float("nan"))
     return seconds, scores[-1], after, set().union(*(members for _, members in named)) - ({SLOW} if usual else set())
 

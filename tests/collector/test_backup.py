@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from barograph_agent.system.system import SYSTEM
 from barograph_collector.backup import archive
 from barograph_collector.backup.archive import BackupError, make, read
 from barograph_collector.backup.restore import JUMP, restore
 from barograph_collector.ingest import writer
-from barograph_collector.lake import compaction, pins
-from barograph_collector.lake.lease import CATALOG_FILE
-from barograph_collector.lake.place import CATALOG_FOLDER, Lake
-from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.connection import StoreHeld
+from barograph_collector.storage.database import Database
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
-from helpers.lakes import entry, loaded
 from helpers.log import Producer, blocks, collector_on
 
 
@@ -151,104 +146,12 @@ def test_what_a_killed_backup_has_left_is_in_nobodys_way(tmp_path: Path, state: 
     assert sorted(path.name for path in (tmp_path / "backup").iterdir()) == [archive.MANIFEST, LOG, JOURNAL_FOLDER]
 
 
-def test_a_backup_has_the_catalog_of_a_lake_in_an_object_store(tmp_path: Path, state: Path) -> None:
-    lake = Lake.at(state / CATALOG_FOLDER)
-    with Store(state / LOG, lake=lake.data) as store:
-        publisher = Publisher(store, lake)
-        publisher.publish()
-        publisher.close()
-    make(state, tmp_path / "backup")
-    shutil.rmtree(state)
-    restore(tmp_path / "backup", state)
-    with loaded("ducklake") as connection:
-        connection.execute(f"ATTACH 'ducklake:{state / CATALOG_FOLDER / CATALOG_FILE}' AS lake (READ_ONLY)")
-        (rows,) = connection.execute("SELECT sum(record_count) FROM __ducklake_metadata_lake.ducklake_data_file AS f"
-                                     " JOIN __ducklake_metadata_lake.ducklake_table AS t USING (table_id)"
-                                     " WHERE table_name = 'blocks'").fetchone() or ()  # fmt: skip
-    assert rows == 300
-
-
-def listed(catalog: Path) -> tuple[list[Path], list[int]]:
-    """The files of `blocks` that a catalog lists, and the rows that are read through it."""
-    with loaded("ducklake") as connection:
-        connection.execute(f"ATTACH 'ducklake:{catalog}' AS lake (READ_ONLY)")
-        files = connection.execute("SELECT data_file FROM ducklake_list_files('lake', 'blocks')").fetchall()
-        rows = connection.execute("SELECT first_index FROM lake.blocks ORDER BY 1").fetchall()
-    return [Path(file) for (file,) in files], [index for (index,) in rows]
-
-
-def test_files_that_the_newest_backup_lists_stay_though_they_were_merged(
-    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compaction, "MIN_FILES", 2)
-    lake = Lake.at(state / CATALOG_FOLDER)
-    found: dict[int, tuple[list[Path], list[int]]] = {}
-
-    def publish(publisher: Publisher, store: Store, first: int) -> None:
-        store.commit([entry("blocks", 10, blocks(10, first))], {"t": first})
-        assert not publisher.publish()
-
-    def merge_and_expire(publisher: Publisher) -> None:
-        assert publisher.compact()
-        assert publisher._catalog is not None
-        publisher._catalog.expire(time.time() + 3600.0)
-
-    with Store(state / LOG, lake=lake.data) as store:
-        publisher = Publisher(store, lake)
-        publisher.publish()
-        for number in (1, 2):
-            publish(publisher, store, 1000 * number)
-            make(state, tmp_path / f"{number}")
-            found[number] = listed(tmp_path / f"{number}" / CATALOG_FOLDER / CATALOG_FILE)
-            publish(publisher, store, 1000 * number + 500)
-            merge_and_expire(publisher)
-            assert all(path.exists() for path in found[number][0]), "merged, and in the newest backup"
-            assert listed(tmp_path / f"{number}" / CATALOG_FOLDER / CATALOG_FILE) == found[number]
-        assert not any(path.exists() for path in found[1][0]), "in an older backup"
-        with pytest.raises(BackupError, match="exists, expected a new directory"):
-            make(state, tmp_path / "2")
-        publisher._catalog.forget(time.time() + 3600.0)  # type: ignore[union-attr]
-        assert not any(path.exists() for path in found[2][0]), "an erasure keeps nothing for a backup"
-        publisher.close()
-
-
-def test_a_backup_that_fails_takes_the_files_of_none_before_it(
-    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = Lake.at(state / CATALOG_FOLDER)
-    with Store(state / LOG, lake=lake.data) as store:
-        publisher = Publisher(store, lake)
-        publisher.publish()
-        make(state, tmp_path / "1")
-        before = pins.read(state / CATALOG_FOLDER, SYSTEM.disk)
-        store.commit([entry("blocks", 10, blocks(10, 1000))], {"t": 1})
-        publisher.publish()
-        publisher.close()
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", lambda path, target: (_ for _ in ()).throw(OSError(28, os.strerror(28))))
-        with pytest.raises(BackupError, match="No space left on device"):
-            make(state, tmp_path / "2")
-    (first, second) = pins.read(state / CATALOG_FOLDER, SYSTEM.disk)
-    assert [first] == before
-    make(state, tmp_path / "2")
-    assert pins.read(state / CATALOG_FOLDER, SYSTEM.disk) == [second]
-    shutil.rmtree(state)
-    restore(tmp_path / "2", state)
-    assert pins.read(state / CATALOG_FOLDER, SYSTEM.disk) == [second], "it may be restored once more"
-
-
-@pytest.mark.parametrize("text", ["", "{}", '["1"]'])
-def test_pins_that_cannot_be_read_are_an_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / pins.PINS_FILE).write_text(text)
-    with pytest.raises(OSError, match="expected a list of the commits that backups have"):
-        pins.read(tmp_path, SYSTEM.disk)
-
-
-def test_a_full_disk_leaves_no_backup(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("when", ["_copy", "checkpoint"])
+def test_a_full_disk_leaves_no_backup(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     def full(*words: object) -> int:
-        raise OSError(28, os.strerror(28))
+        raise OSError(28, os.strerror(28)) if when == "_copy" else duckdb.IOException("No space left on device")
 
-    monkeypatch.setattr(archive, "_copy", full)
+    monkeypatch.setattr(archive if when == "_copy" else Database, when, full)
     with pytest.raises(BackupError, match="No space left on device"):
         make(state, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
@@ -261,7 +164,7 @@ def test_a_restored_log_goes_on_where_its_readers_miss_nothing(tmp_path: Path, s
         assert producer.hello().acked == 3
         producer.append(4, "blocks", 100, blocks(100, 300))
         producer.receive_ack(4)
-    found, aside = restore(tmp_path / "backup", state, replace=True)
+    found, aside, *_ = restore(tmp_path / "backup", state, replace=True)
     assert (found, aside is not None) == (read(tmp_path / "backup"), True)
     assert firsts(state) == list(range(300))
     assert aside is not None
@@ -284,7 +187,7 @@ def test_a_log_is_replaced_only_where_that_is_asked_for_and_no_collector_has_it_
         restore(tmp_path / "backup", state)
     damaged = shutil.copytree(state, tmp_path / "damaged")
     (damaged / LOG).write_bytes(b"not a database")
-    _, aside = restore(tmp_path / "backup", damaged, replace=True)
+    aside = restore(tmp_path / "backup", damaged, replace=True).aside
     assert aside is not None
     assert (aside / LOG).read_bytes() == b"not a database"
     assert firsts(damaged) == list(range(300))

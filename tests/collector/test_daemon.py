@@ -90,6 +90,28 @@ class Stuck(Daemon):
     )
 
 
+class Failing(Daemon):
+    """A collector whose writer fails at its first rows, and whose database cannot be closed then."""
+
+    program = (
+        "-c",
+        "import threading; from barograph_collector import main as daemon;"
+        " from barograph_collector.ingest.writer import DatabaseWriter;"
+        " from barograph_collector.storage import store; store.Store.close = lambda self: threading.Event().wait();"
+        " DatabaseWriter._tell = DatabaseWriter._write = lambda self, groups: 1 / 0;"
+        " raise SystemExit(daemon.main())",
+    )
+
+
+def test_a_collector_of_which_a_thread_has_failed_does_not_end_as_if_it_was_asked_to(tmp_path: Path) -> None:
+    with Failing(tmp_path) as collector, Producer(collector.endpoint) as producer:
+        producer.hello()
+        producer.append(1, "blocks", 10, blocks(10))
+        # Who reads meanwhile waits for rows that do not come.
+        producer.send(wire.Read(1, "blocks", 0))
+        assert collector.process.wait(DEADLINE_SECONDS) == Exit.FAILED
+
+
 @pytest.mark.process
 def test_sigterm_ends_the_process_while_the_database_hangs_and_nothing_is_lost(tmp_path: Path) -> None:
     with Stuck(tmp_path) as collector, Producer(collector.endpoint) as producer:

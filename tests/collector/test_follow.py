@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barograph.lab.replay.log import ReplayLog
 from barograph_agent.protocol.tables import TABLES as COLUMNS
 from barograph_agent.protocol.tables import Kind
 from barograph_collector.client.follow import Follower
@@ -22,6 +21,7 @@ from barograph_collector.client.log_reader import LogUnavailable, Round
 from barograph_collector.storage import pages
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.store import Store
+from barograph_lab.replay.log import ReplayLog
 from helpers.clocks import calendar_at
 
 TABLES = ["jobs", "blocks", "runs"]
@@ -54,7 +54,7 @@ class FakeLog:
             return None
         upto = min([self.visible, *(offsets[limit - 1] for offsets in found.values() if len(offsets) > limit)])
         rows = {table: [offset for offset in offsets if offset <= upto] for table, offsets in found.items()}
-        return upto, {table: {"offset": np.array(offsets)} for table, offsets in rows.items() if offsets}
+        return upto, {table: {"log_offset": np.array(offsets)} for table, offsets in rows.items() if offsets}
 
 
 class StoredLog(FakeLog):
@@ -104,7 +104,7 @@ def assert_in_order(log: FakeLog, growth: int, page: int) -> None:
     seen: list[int] = []
     for _ in range(growth + 2):
         for round_ in follower.poll():
-            offsets = sorted(offset for _, columns in round_ for offset in columns["offset"].tolist())
+            offsets = sorted(offset for _, columns in round_ for offset in columns["log_offset"].tolist())
             assert [table for table, _ in round_] == [t for t in TABLES if t in dict(round_)]
             assert not any(now < then for now in offsets for then in seen)
             seen += offsets
@@ -140,10 +140,13 @@ def test_a_round_has_of_each_table_what_is_beyond_its_own_offset():
         log.grow()
         upto, rows = log.follow({"jobs": 1, "blocks": 0, "runs": 3, "events": 0}, 10, 0.0) or (0, {})
         assert upto == 5
-        assert {table: columns["offset"].tolist() for table, columns in rows.items()} == {"jobs": [4], "blocks": [2, 5]}
+        assert {table: columns["log_offset"].tolist() for table, columns in rows.items()} == {
+            "jobs": [4],
+            "blocks": [2, 5],
+        }
         # A table that is read from far ahead holds nobody up, and nothing of it is given before its offset.
         upto, rows = log.follow({"jobs": 0, "blocks": 4}, 1, 0.0) or (0, {})
-        assert (upto, {table: columns["offset"].tolist() for table, columns in rows.items()}) == (1, {"jobs": [1]})
+        assert (upto, {table: columns["log_offset"].tolist() for table, columns in rows.items()}) == (1, {"jobs": [1]})
 
 
 def test_what_was_given_is_not_given_again_and_an_empty_log_gives_no_round():
@@ -182,5 +185,5 @@ def test_it_continues_from_the_offsets_of_each_table_as_older_snapshots_have_the
         log.grow()
         follower = Follower(log, TABLES, page=1)
         follower.resume(offsets)
-        seen = [(t, o) for round_ in follower.poll() for t, columns in round_ for o in columns["offset"].tolist()]
+        seen = [(t, o) for round_ in follower.poll() for t, columns in round_ for o in columns["log_offset"].tolist()]
         assert seen == [(table, offset) for offset, table in log.rows if offset > offsets[table]]

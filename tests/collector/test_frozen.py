@@ -60,7 +60,7 @@ class Pair(Collector):
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round | None:
         if any(offsets.values()):
             return max(offsets.values()), {}
-        return 1, {"runs": {"offset": [1]}}
+        return 1, {"runs": {"log_offset": [1]}}
 
     def read(self, table: str, after: int, limit: int = 0, job: str = "") -> Any:
         raise NotImplementedError

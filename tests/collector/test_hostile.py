@@ -18,12 +18,14 @@ from barograph_agent.deliver import credential
 from barograph_agent.deliver import keys as client_keys
 from barograph_agent.protocol import wire
 from barograph_collector import server
-from barograph_collector.auth import keys
+from barograph_collector.auth import keys, rate_limit
+from barograph_collector.auth.authorization import EVERYTHING, Authorization
 from barograph_collector.auth.rate_limit import BURST_SECONDS, TokenBuckets
 from barograph_collector.client.log_reader import LogReader
-from barograph_collector.net import router_socket
-from barograph_collector.net.requests import REJECTED_PER_SECOND, REQUESTS_OF_ONE
+from barograph_collector.net import event_limit, router_socket
+from barograph_collector.net.receiver import REJECTED_PER_SECOND, REQUESTS_OF_ONE
 from barograph_collector.server import Collector
+from barograph_collector.storage import messages
 from helpers.attackers import ATTACKS, ATTACKS_WITH_A_KEY, Access, half_open, under
 from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 
@@ -121,6 +123,66 @@ def test_a_connection_that_sends_only_undecodable_messages_is_ignored(
         assert honest.hello().acked == 0
 
 
+def test_rejected_messages_cost_their_sender_by_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REJECTED_PER_SECOND", 1.0)
+    monkeypatch.setattr(rate_limit, "BURST_SECONDS", 10.0)
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as hostile:
+        for _ in range(10):
+            hostile.socket.send(bytes(wire.MAX_APPEND_BYTES))
+        wait_until(lambda: sum(collector.counters.rejected.values()) == 10, "all are counted")
+        assert collector.counters.rejected["undecodable"] == 1
+
+
+@pytest.mark.parametrize("kind", ["refused", "dropped"])
+def test_messages_without_rows_of_one_producer_get_few_rows_of_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(event_limit, "MAX_EVENTS", 2)  # and what the limit may be overdrawn by
+    monkeypatch.setattr(event_limit, "SECONDS_PER_EVENT", 1e9)
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as producer:
+        producer.hello()
+        for seq in range(1, 21):
+            if kind == "refused":
+                producer.send(wire.Append("producer", seq, "blocks", 5, {}))
+                assert producer.receive(wire.Refuse).reason == "invalid"
+            else:
+                producer.send(wire.Skip("producer", seq, 5, "spool-cap"))
+            producer.receive_ack(seq)
+        with LogReader(collector.endpoint, timeout=DEADLINE_SECONDS) as reader:
+            (events,) = reader.read_all("events")
+        assert list(events.columns["rows"]) == [5, 5, 5]
+    # None of the others comes again, also after a crash.
+    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as producer:
+        assert producer.hello().acked == 20
+
+
+def test_a_row_of_events_counts_the_messages_before_it_that_got_none() -> None:
+    now = [0.0]
+    admission = Authorization(None, owners={}, rows_per_second=1.0, clock=lambda: now[0])
+    limit, total = event_limit.EventLimit(admission, lambda: now[0]), 0
+    for seq in range(1, 1001):
+        item = limit.limited(EVERYTHING, messages.skipped(wire.Skip("s", seq, seq, "spool-cap"), 0.0))
+        assert messages.replayed(item.frame).entry == item.entry
+        total += int(item.entry.columns["rows"]) if item.entry.rows else 0
+        now[0] += 1.0 if seq < 999 else event_limit.SECONDS_PER_EVENT
+    assert total == sum(range(1, 1001))
+
+
+def test_skips_are_limited_as_rows_are(tmp_path: Path) -> None:
+    with (
+        collector_on(tmp_path / "log.duckdb", rows_per_second=1e-3) as collector,
+        Producer(collector.endpoint) as producer,
+    ):
+        producer.hello()
+        producer.send(wire.Skip("producer", 2**40, 2**62, "spool-cap"))
+        producer.receive_ack(2**40)
+        producer.send(wire.Skip("producer", 2**41, 2**62, "spool-cap"))
+        assert producer.receive(wire.Refuse).reason == "rate"
+        with LogReader(collector.endpoint, timeout=DEADLINE_SECONDS) as reader:
+            (events,) = reader.read_all("events")
+        assert list(events.columns["rows"]) == [messages.MAX_DROPPED]
+
+
 def test_opening_many_streams_is_within_the_limit_and_refused_hellos_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +250,7 @@ def test_a_connection_that_says_nothing_is_closed_and_counted(tmp_path: Path, mo
 
 
 def test_an_oversized_append_is_used_up_and_an_oversized_frame_ends_its_connection(tmp_path: Path) -> None:
-    sites = {"class_id": 1, "before": ["x" * 65536] * 140, "at": "", "operation": "o"}
+    sites = {"job": "lab/1.0.0", "class_id": 1, "from_site": ["x" * 65536] * 140, "to_site": "", "operation": "o"}
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as producer:
         producer.hello()
         producer.append(1, "sites", 140, sites)

@@ -95,13 +95,3 @@ def test_a_failed_append_is_not_part_of_the_journal_and_can_be_repeated(tmp_path
     assert journal.append([b"x" * 800, b"z"]) == 3
     journal.close()
     assert contents(tmp_path / "j") == [(1, b"first"), (2, b"x" * 800), (3, b"z")]
-
-
-def test_a_gap_is_logged_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(tmp_path / "j", segment_bytes=100)
-    for number in range(1, 6):
-        journal.append([b"%d" % number * 60])
-    journal.close()
-    (tmp_path / "j" / f"{3:020}.segment").unlink()
-    assert [number for number, _ in contents(tmp_path / "j")] == [1, 2, 4, 5]
-    assert "the journal lacks messages 3 to 3; going on behind them" in caplog.text

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
 from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
-from helpers.lakes import entry
+from helpers.lakes import entry, seal_all
 from helpers.log import blocks
 
 PAGE = Path(__file__).parents[2] / "docs/operator/lake.md"
@@ -27,11 +26,11 @@ DAY = 20_782 * 86_400.0
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any, ...]]]:
-    """A lake with two clusters and two days, some of it merged, and the answer of the log."""
+    """A lake with two clusters and two days, and the answer of the log."""
     directory, now = tmp_path_factory.mktemp("lake"), DAY
     numbers = np.random.default_rng(1)
-    with Store(directory / "log.duckdb", system=calendar_at(lambda: now)) as store:
-        publisher = Publisher(store, Lake.at(directory / "lake"))
+    made = Lake.at(directory / "lake")
+    with Store(directory / "log.duckdb", system=calendar_at(lambda: now), lake=made.data) as store:
         for part in range(6):
             now = DAY + 86_400.0 * (part // 4)
             entries = []
@@ -43,9 +42,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any
                 moments |= {"sum_squares": seconds**2, "sum_cubes": seconds**3}
                 entries.append(entry("blocks", 20, values | moments))
             store.commit(entries, {"s": part + 1})
-            while publisher.publish() or publisher.compact():
-                pass
-        publisher.close()
+            seal_all(store, made)
         with store.cursor() as log:
             answer = log.execute(
                 "SELECT job, sum(count)::BIGINT, sum(sum_seconds) FROM blocks_20261125 WHERE job LIKE 'hpc/%'"

@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,17 +15,25 @@ from pyarrow import fs
 
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.erase.erasure import erase
-from barograph_collector.lake.expiry import Periods
-from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.lake.catalog import CATALOG_FILE
+from barograph_collector.lake.keep import Keep
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import RETRY_SECONDS, Publisher
-from barograph_collector.storage.days.extensions import LakeError
-from barograph_collector.storage.days.retention import Retention
+from barograph_collector.lake.sealer import RETRY_SECONDS, Sealer
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import LOG, Store
 from helpers.archives import FIRST, WRITTEN, History, asked, followed, paged, selected
 from helpers.clocks import system_at
-from helpers.lakes import alike, any_rows, attached_rows, job_row, kill_publishers, loaded, logged
+from helpers.lakes import (
+    SEAL_FOREVER,
+    alike,
+    any_rows,
+    attached_rows,
+    job_row,
+    kill_sealers,
+    loaded,
+    logged,
+    seal_all,
+)
 from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 from helpers.object_store import KEY, SECRET, Swift
 from helpers.postgres import Postgres
@@ -43,14 +50,6 @@ def swift() -> Iterator[Swift]:
         yield server
 
 
-def published(store: Store, lake: Lake) -> Publisher:
-    """A publisher that has nothing left to do."""
-    publisher = Publisher(store, lake, seconds=0.0)
-    while publisher.publish() or publisher.compact():
-        pass
-    return publisher
-
-
 def rows_of(swift: Swift, lake: Lake, *tables: str) -> Rows:
     """The rows of these tables, as any DuckDB reads the lake."""
     with loaded("ducklake", "httpfs") as connection:
@@ -62,23 +61,21 @@ def rows_of(swift: Swift, lake: Lake, *tables: str) -> Rows:
         return attached_rows(connection, *tables)
 
 
-def test_rows_are_published_merged_archived_read_and_expired(tmp_path: Path, swift: Swift) -> None:
+def test_rows_are_sealed_archived_read_and_leave(tmp_path: Path, swift: Swift, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = swift.lake("life", tmp_path)
     history = History(tmp_path, hot_days=1, lake=lake)
     history.write(days=2)
-    # More than one part of an upload, and a cluster with a name that URLs and paths escape.
+    # More than one part of an upload.
     numbers = np.random.default_rng(1)
-    history.store.commit([blocks_of("a/b%20 c?*/1.0.0", 100_000, numbers)], {"s": history.store.head + 1})
-    while history.publisher.publish():
-        pass
+    history.store.commit([blocks_of("a/1.0.0", 100_000, numbers)], {"s": history.store.head + 1})
     history.day += 1
     history.store.commit([any_rows("silences", 1, numbers)], {"s": history.store.head + 1})
-    history.store.apply_retention(Retention())
+    history.day += 1
     expected = logged(history.store, *WRITTEN)
-    assert alike(rows_of(swift, lake, *WRITTEN), expected) is False  # the last row is still missing
-    history.settle()
+    history.seal()
     assert history.archived == [FIRST, FIRST + 1]
     assert max(info.size for info in sizes(swift, "life")) > 5 * 2**20
+    history.sealer.close()
     assert alike(rows_of(swift, lake, *WRITTEN), expected)
     store = history.store
     assert alike([paged(store, table, 50_000) for table in ("scores", "silences")], expected[1:])
@@ -87,18 +84,14 @@ def test_rows_are_published_merged_archived_read_and_expired(tmp_path: Path, swi
     assert asked(store, "SELECT count(*) FROM blocks").error == ""
     for query in ("SELECT * FROM duckdb_secrets()", f"SELECT * FROM 's3://life/{'x'}.parquet'"):
         assert "expected" in asked(store, query).error
-    # Files that were merged, and those of batches that were never committed, are deleted.
-    swift.objects.open_output_stream("life/some/lake/data/main/blocks/orphan.parquet").close()
+    monkeypatch.setattr("barograph_collector.lake.catalog.KEEP_SECONDS", -60)
     before = set(swift.names("life"))
-    history.publisher.expirer.periods = Periods.read("1")
-    while history.publisher.expire():
-        pass
-    catalog = history.publisher._catalog
-    assert catalog is not None
-    catalog.expire(time.time() + 2 * 86400.0)
+    history.sealer.keep = Keep.read("silences=1")
+    assert history.sealer.expire()
     left = set(swift.names("life"))
+    names = [file.name(store.database.name).path for file in store.database.sealed_files()]
     assert left < before
-    assert left == {f"some/lake/data/{path}" for _, path, _ in catalog.files()} | {"some/lake/barograph-lake"}
+    assert {name for name in left if "/main/" in name} == {f"some/lake/data/{name}" for name in names}
     history.close()
 
 
@@ -121,8 +114,7 @@ def test_nothing_of_a_user_is_left_in_the_store_after_an_erasure(tmp_path: Path,
     with Store(tmp_path / LOG, lake=lake.data) as store:
         store.commit([job_row("c0/1.0.0", "mallory", 1), job_row("c0/2.0.0", "olga", 2)], {"": 1})
         store.commit([any_rows("blocks", 200, np.random.default_rng(1), 1)], {"": 2})
-        publisher = published(store, lake)
-        publisher.close()
+        seal_all(store, lake)
         kept, jobs = logged(store, "blocks", "jobs")
     before = swift.names("erased")
     erase("mallory", tmp_path, lake)
@@ -130,9 +122,7 @@ def test_nothing_of_a_user_is_left_in_the_store_after_an_erasure(tmp_path: Path,
     assert len(left[0]) < len(kept)
     assert alike(rows_of(swift, lake, "blocks", "jobs"), left)
     after = swift.names("erased")
-    # The marks are of producers whose jobs have not ended.
-    same = {name for name in set(before) & set(after) if "/marks/" not in name}
-    assert same == {"some/lake/barograph-lake"}
+    assert not {name for name in set(before) & set(after) if "/main/" in name}
     for name in after:
         with swift.objects.open_input_file(f"erased/{name}") as file:
             content = file.read()
@@ -153,22 +143,23 @@ def test_what_the_store_refuses_is_one_line_and_the_rows_follow(
         f" expected a key that may list, read, write and delete there{end}"
     )
     away = f"{swift.endpoint} cannot be reached for s3://refused/lake: "
-    with Store(tmp_path / "log.duckdb", lake=lake.data) as store:
-        publisher = Publisher(store, lake, system_at(lambda: now), seconds=0.0)
+    system = system_at(lambda: now)
+    with Store(tmp_path / "log.duckdb", lake=lake.data, system=system, period_seconds=1.0) as store:
+        sealer = Sealer(store, lake, system)
 
         def look() -> str:
             """What is said of new rows, or that they are in the lake."""
             nonlocal now
-            now += RETRY_SECONDS
             rows = [any_rows(table, 100, np.random.default_rng(store.head)) for table in WRITTEN]
             store.commit(rows, {"s": store.head + 1})
+            now += RETRY_SECONDS
             caplog.clear()
-            publisher.look()
-            assert (publisher.figures.position == store.head) == (publisher._complaint == "")
-            return caplog.messages[-1] if publisher._complaint else "in the lake"
+            sealer.poll()
+            assert (sealer.figures.last_offset == store.head) == (sealer._complaint == "")
+            return caplog.messages[-1] if sealer._complaint else "in the lake"
 
         for _ in range(2):  # before there is a lake, and when it is there
-            publisher.close()
+            sealer.close()
             write_keys(keys, secret="wrong")
             assert look() == denied
             keys.chmod(0o644)
@@ -190,13 +181,14 @@ def test_what_the_store_refuses_is_one_line_and_the_rows_follow(
         swift.kill()
         swift.start()
         assert look() == "in the lake"
+        sealer.close()
         assert alike(rows_of(swift, lake, *WRITTEN), logged(store, *WRITTEN))
         for name in swift.names("refused"):
             swift.objects.delete_file(f"refused/{name}")
-        assert look().startswith("the lake s3://refused/lake has no object barograph-lake, expected one")
+        assert look().startswith("the lake s3://refused/lake has no object barograph-lake, expected it")
         swift.objects.delete_dir("refused")
         assert look() == f"{swift.endpoint} has no bucket 'refused', expected one: it is not made here{end}"
-        publisher.close()
+        sealer.close()
 
 
 def test_rows_are_acknowledged_while_the_store_is_away_and_days_of_the_database_are_answered(
@@ -204,18 +196,18 @@ def test_rows_are_acknowledged_while_the_store_is_away_and_days_of_the_database_
 ) -> None:
     history = History(tmp_path, hot_days=1, lake=swift.lake("away", tmp_path))
     history.write(days=3)
-    history.settle()
+    history.seal()
     assert history.archived == [FIRST]
     history.close()
     lake = Lake.find("s3://away/some/lake", tmp_path, environment=swift.environment)
-    publishes = {"publisher_of": lambda store: Publisher(store, lake, seconds=0.0), "lake": lake.data}
+    seals = {"sealer_of": lambda store: Sealer(store, lake), "lake": lake.data, "period_seconds": 1.0}
     with (
-        collector_on(tmp_path / "log.duckdb", **publishes) as collector,
+        collector_on(tmp_path / "log.duckdb", **seals) as collector,
         Producer(collector.endpoint) as producer,
         LogReader(collector.endpoint, DEADLINE_SECONDS) as reader,
     ):
-        publisher = collector.publisher
-        assert publisher is not None
+        sealer = collector.sealer
+        assert sealer is not None
         assert reader.query("SELECT count(*) FROM silences", seconds=DEADLINE_SECONDS).note == ""
         swift.kill()
         producer.hello()
@@ -224,31 +216,10 @@ def test_rows_are_acknowledged_while_the_store_is_away_and_days_of_the_database_
         producer.receive_ack(5)
         answer = reader.query("SELECT count(*) FROM scores", seconds=DEADLINE_SECONDS)
         assert "day 2024-10-04 could not be read: " in answer.note
-        wait_until(lambda: publisher.figures.failures > 0, "the store is away")
+        wait_until(lambda: sealer.figures.failures > 0, "the store is away")
         swift.start()
-        wait_until(lambda: publisher.figures.position == collector.counters.last_offset, "the rows are in the lake")
+        wait_until(lambda: sealer.figures.last_offset == collector.counters.last_offset, "the rows are in the lake")
         assert reader.query("SELECT count(*) FROM scores", seconds=DEADLINE_SECONDS).note == ""
-
-
-PUBLISH_FOREVER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
-from barograph_collector.storage.store import LOG, Store
-from helpers.lakes import any_rows
-import numpy as np, os
-state = Path(sys.argv[1])
-lake = Lake.find("s3://kills/some/lake", state, environment=os.environ)
-with Store(state / LOG, lake=lake.data) as store:
-    publisher = Publisher(store, lake, seconds=0.0)
-    print("begun", flush=True)
-    for number in range(10**6):
-        store.commit([any_rows(t, 200, np.random.default_rng(), 2) for t in ("blocks", "runs")], {"s": store.head + 1})
-        publisher.look()
-        print("published", flush=True)
-"""
 
 
 def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_store(
@@ -256,26 +227,13 @@ def test_each_row_is_in_the_lake_once_after_kills_of_the_collector_and_of_the_st
 ) -> None:
     chance = random.Random(7)
     lake = swift.lake("kills", tmp_path)
-    command = [sys.executable, "-c", PUBLISH_FOREVER, str(tmp_path), str(Path(__file__).parents[1])]
-    kill_publishers(command, 4, chance, swift.kill, swift.start, {**os.environ, **swift.environment})
-    with Store(tmp_path / LOG, lake=lake.data) as store:
-        published(store, lake).close()
+    arguments = (str(tmp_path), str(Path(__file__).parents[1]), "s3://kills/some/lake", "")
+    environment = {**os.environ, **swift.environment}
+    kill_sealers([sys.executable, "-c", SEAL_FOREVER, *arguments], 4, chance, swift.kill, swift.start, environment)
+    with Store(tmp_path / LOG, lake=lake.data, period_seconds=0.001) as store:
+        seal_all(store, lake)
         assert store.head >= 4 * 400
         assert alike(rows_of(swift, lake, "blocks", "runs"), logged(store, "blocks", "runs"))
-
-
-def test_a_new_catalog_takes_no_files_of_another_one(tmp_path: Path, swift: Swift) -> None:
-    lake = swift.lake("taken", tmp_path)
-    with Store(tmp_path / LOG, lake=lake.data) as store:
-        store.commit([any_rows("blocks", 10, np.random.default_rng(1))], {"s": 1})
-        published(store, lake).close()
-    (tmp_path / "other").mkdir()
-    other = Lake.find("s3://taken/some/lake", tmp_path / "other", environment=swift.environment)
-    with (
-        Store(tmp_path / "other" / LOG, lake=other.data) as store,
-        pytest.raises(LakeError, match="has files, but its catalog has no"),
-    ):
-        Publisher(store, other).publish()
 
 
 @pytest.mark.integration
@@ -283,27 +241,23 @@ def test_a_catalog_in_postgresql_lists_objects(tmp_path: Path, swift: Swift) -> 
     with Postgres() as server:
         lake = swift.lake("listed", tmp_path, server.database("listed"))
         history = History(tmp_path, hot_days=0, lake=lake)
-        history.write(days=2)
-        history.day += 1
-        history.store.commit([any_rows("bands", 1, np.random.default_rng(1))], {"s": 10**6})
-        history.store.apply_retention(Retention())
+        history.write(days=3)
         expected = logged(history.store, *WRITTEN)
-        history.settle()
+        history.seal()
         assert history.archived == [FIRST, FIRST + 1]
         assert alike([paged(history.store, table, 1000) for table in WRITTEN], expected)
-        catalog = history.publisher._catalog
+        catalog = history.sealer._catalog
         assert catalog is not None
-        assert {f"some/lake/data/{path}" for _, path, _ in catalog.files()} <= set(swift.names("listed"))
+        assert {f"some/lake/data/{name.path}" for name in catalog.files()} <= set(swift.names("listed"))
         history.close()
-        with Store(tmp_path / LOG, lake=lake.data) as store:
-            assert not published(store, lake).publish()
 
 
 def test_up_has_a_lake_in_an_object_store(tmp_path: Path, swift: Swift) -> None:
     swift.objects.create_dir("served")
     write_keys(tmp_path / "keys")
+    (tmp_path / "config.toml").write_text("[collector]\nlake_period = 2\n")
     options = [f"--lake-endpoint={swift.endpoint}", f"--lake-credentials={tmp_path / 'keys'}"]
-    with Up(tmp_path, "--lake=s3://served/lake", *options) as service:
+    with Up(tmp_path, "--lake=s3://served/lake", f"--config={tmp_path / 'config.toml'}", *options) as service:
         service.wait_for("the lake s3://served/lake has rows up to 0")
         command = [sys.executable, "-m", "barograph", "run", "--", "true"]
         subprocess.run(command, env=service.environment, check=True, timeout=120)

@@ -76,6 +76,10 @@ def test_a_changed_retention_applies_with_the_next_batch(tmp_path: Path) -> None
             collector.limit(FAST, Retention(days=1), 0)
             send(3)
             wait_until(lambda: collector.counters.partitions_dropped == 1, "the old day is dropped")
+            assert collector.counters.retention_held == 0
+            now = 40 * day
+            send(4)
+            wait_until(lambda: collector.counters.retention_held == 1, "no day is dropped after a jump of the clock")
         finally:
             link.close()
             assert collector.stop(30)

@@ -126,7 +126,7 @@ def test_the_pulse_of_a_collector_is_that_of_its_receive_thread(tmp_path: Path) 
             frozen.set()
             released.wait()
 
-        collector._mailbox.put(freeze)
+        collector.mailbox.put(freeze)
         assert frozen.wait(DEADLINE_SECONDS)
         collector.pulse()
         assert not any(collector.pulse() for _ in range(100))

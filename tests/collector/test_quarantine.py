@@ -34,7 +34,11 @@ class Fragile:
             return max(offsets.values()), {}
         rows = self.rounds.pop(0)
         offset = np.arange(len(rows)) + offsets["runs"] + 1
-        columns = {"offset": offset, "job": [job for job, _ in rows], "runtime_seconds": np.array([s for _, s in rows])}
+        columns = {
+            "log_offset": offset,
+            "job": [job for job, _ in rows],
+            "runtime_seconds": np.array([s for _, s in rows]),
+        }
         return int(offset[-1]), {"runs": columns}
 
     def read(self, *arguments: Any) -> Any:
@@ -67,7 +71,7 @@ def test_rows_that_raise_cost_their_job_alone_which_is_forgotten_and_reported_on
     assert found.read_rows == [("a", 1.0), ("a", 3.0), ("c", 5.0)]
     assert found.forgotten == ["b"]
     (event,) = found.written
-    assert [event[name] for name in ("table", "source", "kind", "at")] == ["events", "b", "quarantine", 7.0]
+    assert [event[name] for name in ("table", "source", "kind", "time")] == ["events", "b", "quarantine", 7.0]
     assert event["detail"].startswith("modeler: runs: ValueError: -1.0 s, expected at least 0 ?x")
     assert len(event["detail"]) < MAX_DETAIL + 40
     assert found.quarantine.skipped_rows == 2

@@ -23,7 +23,7 @@ def event(number: int, rows: int) -> Output:
     """Rows of a table with text, columns given as scalars and as lists."""
     numbers = np.arange(rows) + 1000 * number
     return Output(
-        "events", rows, {"source": "s", "kind": ["k"] * rows, "rows": numbers, "detail": f"{number}", "at": 0.5}
+        "events", rows, {"source": "s", "kind": ["k"] * rows, "rows": numbers, "detail": f"{number}", "time": 0.5}
     )
 
 
@@ -70,7 +70,7 @@ class Log:
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round:
         if self.away:
             raise LogUnavailable("away")
-        return 1, {} if offsets["runs"] else {"runs": {"offset": np.array([1])}}
+        return 1, {} if offsets["runs"] else {"runs": {"log_offset": np.array([1])}}
 
     def put(self, *output: Any) -> None:
         self.done.append("put")

@@ -37,7 +37,7 @@ def test_pages_have_all_rows_once_and_in_order_however_they_are_cut(
     with LogReader(endpoint) as reader:
         pages = list(select(reader, "paces", "workload = 'w' OR runs = 1"))
     assert [text for page in pages for text in page.columns["means"]] == TEXTS
-    assert [page.next_offset for page in pages] == [page.columns["offset"][-1] for page in pages]
+    assert [page.next_offset for page in pages] == [page.columns["log_offset"][-1] for page in pages]
     for page in pages:
         assert page.rows == 1 or sum(map(len, page.columns["means"])) <= size
         assert page.rows <= rows
@@ -48,5 +48,5 @@ def test_only_the_rows_and_columns_that_are_asked_for_come(endpoint: str) -> Non
         (page,) = select(reader, "paces", "workload = 'w' AND runs > 0", ["means"])
         assert not list(select(reader, "paces", "runs > 9"))
     assert page.rows == 3
-    assert set(page.columns) == {"offset", "means"}
+    assert set(page.columns) == {"log_offset", "means"}
     assert page.columns["means"] == TEXTS[2:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ from barograph_agent.system.disk import Disk
 from barograph_collector import server
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import CannotListen
-from barograph_collector.ingest.intake import DRAINED, DrainProgress
 from barograph_collector.ingest.streams import Streams
 from barograph_collector.server import Collector
+from barograph_collector.storage.database import Database
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.store import Store
 from helpers.hostile_wire import INVALID_APPENDS, NOT_OF_THE_PROTOCOL, NOT_ZEROMQ
@@ -78,6 +78,23 @@ def test_streams_that_memory_has_forgotten_come_back_where_they_were(
         assert [index for page in pages for index in page.columns["first_index"]] == list(range(5, 20))
 
 
+def test_a_hello_that_fails_is_refused_and_the_next_one_is_answered(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks, failures = Database.marks, [ZeroDivisionError("a defect")]
+
+    def failing(database: Database, streams: Collection[str]) -> dict[str, int]:
+        if failures:
+            raise failures.pop()
+        return marks(database, streams)
+
+    monkeypatch.setattr(Database, "marks", failing)
+    with Producer(collector.endpoint) as producer:
+        producer.send(wire.Hello("producer"))
+        assert producer.receive(wire.Refuse).reason == "unavailable"
+        assert producer.hello().acked == 0
+
+
 def test_every_row_is_stored_exactly_once_however_often_and_in_what_order_it_is_sent(
     producer: Producer, reader: LogReader
 ) -> None:
@@ -131,14 +148,17 @@ def test_another_version_and_a_stream_without_a_name_are_refused(collector: Coll
         assert stranger.receive(wire.Refuse) == wire.Refuse("../s x", 0, "invalid", detail)
 
 
-def test_a_skip_advances_the_stream_and_is_on_record(producer: Producer, reader: LogReader) -> None:
-    producer.send(wire.Skip("producer", 41, 1234, "spool full"))
+@pytest.mark.parametrize(("reason", "detail"), [("spool-cap", "spool-cap"), ("x" * 60_000, "other")])
+def test_a_skip_advances_the_stream_and_is_on_record(
+    producer: Producer, reader: LogReader, reason: str, detail: str
+) -> None:
+    producer.send(wire.Skip("producer", 41, 1234, reason))
     producer.receive_ack(41)
     producer.append(42, "blocks", 1, blocks(1))
     producer.receive_ack(42)
     (events,) = reader.read_all("events")
     found = {name: list(events.columns[name]) for name in ("source", "kind", "rows", "detail")}
-    assert found == {"source": ["producer"], "kind": ["dropped"], "rows": [1234], "detail": ["spool full"]}
+    assert found == {"source": ["producer"], "kind": ["dropped"], "rows": [1234], "detail": [detail]}
 
 
 def test_an_invalid_append_is_refused_in_words_recorded_and_used_up(producer: Producer, reader: LogReader) -> None:
@@ -212,30 +232,6 @@ def test_a_commit_that_fails_before_or_after_it_is_done_is_made_good_from_the_jo
     assert collector.counters.reopens["done"] > 0
 
 
-def test_a_drained_collector_takes_nothing_keeps_what_it_has_and_takes_rows_again(
-    collector: Collector, producer: Producer, reader: LogReader
-) -> None:
-    producer.append(1, "blocks", 3, blocks(3))
-    producer.receive_ack(1)
-    collector.drain(True)
-    wait_until(lambda: collector.counters.draining, "the receiver takes no rows")
-    producer.append(2, "blocks", 3, blocks(3, first=3))
-    assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 2, "draining", DRAINED)
-    assert stored(reader, "blocks", "first_index") == [0, 1, 2]
-    wait_until(lambda: collector.progress().complete, "everything is in the log")
-    assert collector.progress() == DrainProgress(True, 0, 3)
-    assert collector.counters.draining == 1
-    producer.send(wire.Hello(producer.stream))
-    assert producer.receive(wire.Refuse) == wire.Refuse(producer.stream, 0, "draining", DRAINED)
-    assert reader.intake_trouble() == DRAINED
-    collector.drain(False)
-    wait_until(lambda: not collector.counters.draining, "the receiver takes rows again")
-    assert producer.hello().acked == 1
-    producer.append(2, "blocks", 3, blocks(3, first=3))
-    producer.receive_ack(2)
-    assert stored(reader, "blocks", "first_index") == [0, 1, 2, 3, 4, 5]
-
-
 def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_does_the_producer(
     collector: Collector, producer: Producer, reader: LogReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +243,7 @@ def test_while_the_disk_is_short_nothing_is_taken_reads_go_on_and_afterwards_so_
     producer.append(2, "blocks", 3, blocks(3, first=3))
     refusal = producer.receive(wire.Refuse)
     assert (refusal.seq, refusal.reason) == (2, "disk-full")
-    assert refusal.detail.startswith(f"the disk of the log is full: {collector._store.path.parent} has ")
+    assert refusal.detail.startswith(f"the disk of the log is full: {collector.store.path.parent} has ")
     assert refusal.detail.endswith("; no row is taken, and producers keep theirs until there is room")
     assert stored(reader, "blocks", "first_index") == [0, 1, 2]
     producer.send(wire.Hello(producer.stream))

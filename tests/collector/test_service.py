@@ -38,6 +38,27 @@ def test_sighup_keeps_its_default_action_at_a_terminal(monkeypatch: pytest.Monke
         assert signal.getsignal(signal.SIGHUP) is before
 
 
+def test_a_request_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "WHOLE_SECONDS", 0.3)
+    served = service.serve_metrics(CollectorRegistry(), "127.0.0.1", 0)
+    try:
+        with socket.create_connection(served.address, DEADLINE_SECONDS) as slow:
+            slow.setblocking(False)
+
+            def is_ended() -> bool:
+                try:
+                    slow.send(b"x")
+                    return not slow.recv(1)
+                except BlockingIOError:
+                    return False
+                except OSError:
+                    return True
+
+            wait_until(is_ended, "the connection is closed", every=0.05)
+    finally:
+        served.stop()
+
+
 def test_silent_connections_and_many_at_once_do_not_end_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_REQUESTS", 4)
     monkeypatch.setattr(service._Handler, "timeout", 0.2)

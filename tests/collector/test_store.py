@@ -7,7 +7,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import duckdb
@@ -34,7 +33,11 @@ def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
 
 
 def sites(count: int, text: str) -> CheckedRows:
-    return entry("sites", count, {"class_id": np.arange(count), "before": text, "at": [text] * count, "operation": "o"})
+    return entry(
+        "sites",
+        count,
+        {"job": "j", "class_id": np.arange(count), "from_site": text, "to_site": [text] * count, "operation": "o"},
+    )
 
 
 def marks_of(store: Store) -> dict[str, int]:
@@ -46,89 +49,20 @@ def marks_of(store: Store) -> dict[str, int]:
 
 def test_values_of_every_kind_are_read_back_unchanged_and_offsets_are_one_sequence(tmp_path: Path) -> None:
     odd = "quote ' \" \\ newline \n nul \0 snow ☃"
-    values = {"source": ["a", "b"], "kind": "k", "rows": np.array([-(2**63), 2**63 - 1]), "detail": odd, "at": np.nan}
+    values = {"source": ["a", "b"], "kind": "k", "rows": np.array([-(2**63), 2**63 - 1]), "detail": odd, "time": np.nan}
     with Store(tmp_path / "log.duckdb") as store:
         assert store.commit([entry("events", 2, values), entry("blocks", 3, blocks(3))], {"s": 1}) == 5
         assert store.commit([entry("events", 1, {**values, "source": "c", "rows": 0})], {"s": 2, "t": 9}) == 6
         page = store.read("events", 0, 10)
-        assert page.columns["offset"].tolist() == [1, 2, 6]
+        assert page.columns["log_offset"].tolist() == [1, 2, 6]
         assert page.columns["source"] == ["a", "b", "c"]
         assert page.columns["rows"].tolist() == [-(2**63), 2**63 - 1, 0]
         assert page.columns["detail"] == [odd] * 3
-        assert np.isnan(page.columns["at"]).all()
+        assert np.isnan(page.columns["time"]).all()
         assert page.next_offset == 6
         stored = store.read("blocks", 0, 10).columns
         sent = wire.unpack(wire.pack(blocks(3), TABLES["blocks"].columns), TABLES["blocks"].columns, 3)
         assert {name: list(stored[name]) for name in sent} == {name: list(sent[name]) for name in sent}
-
-
-def test_a_file_that_is_mostly_free_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barograph_collector.storage.store.MIN_FREE_BYTES", 2**20)
-    path, day = tmp_path / "log.duckdb", 20_000
-    with Store(path, system=calendar_at(lambda: day * DAY_SECONDS)) as store:
-        numbers = np.random.default_rng(1)
-        for day in range(20_000, 20_004):
-            values = blocks(100_000, store.head) | {"sum_seconds": numbers.random(100_000)}
-            store.commit([entry("blocks", 100_000, values), sites(10, "x")], {"s": day})
-        assert not store.shrink(store.database.journal_mark)
-        assert store.apply_retention(Retention(days=1)) == 2
-        assert store.apply_retention(Retention(bytes=1)) == 1
-        kept = [store.read(table, 0, 100_000).columns for table in ("blocks", "sites")]
-        before, head, marks = path.stat().st_size, store.head, marks_of(store)
-        with store.cursor() as query:
-            assert not store.shrink(store.database.journal_mark)
-            assert query.execute("SELECT count(*) FROM blocks").fetchone() == (100_000,)
-        assert store.shrink(store.database.journal_mark)
-        assert path.stat().st_size < before / 2
-        assert not store.shrink(store.database.journal_mark)
-        for table, columns in zip(("blocks", "sites"), kept, strict=True):
-            found = store.read(table, 0, len(columns["offset"])).columns
-            assert all(list(found[name]) == list(columns[name]) for name in columns)
-        assert (store.head, marks_of(store)) == (head, marks)
-        assert store.commit([sites(1, "y")], {"s": day + 1}) == head + 1
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["log.duckdb", "log.duckdb.journal"]
-    with Store(path) as store:
-        assert store.head == head + 1
-        assert store.read("blocks", 0, 10).rows == 10
-
-
-SHRINK_FOREVER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from barograph_collector.storage import store as module
-from barograph_collector.storage.store import Store
-from helpers.lakes import entry
-from helpers.log import blocks
-module.FREE_SHARE = module.MIN_FREE_BYTES = 0
-with Store(Path(sys.argv[1])) as store:
-    for number in range(10**6):
-        head = store.commit([entry("blocks", 100, blocks(100, store.head))], {"s": store.head + 1})
-        print(head, flush=True)
-        assert store.shrink(0)
-"""
-
-
-@pytest.mark.process
-def test_a_kill_while_the_database_is_written_anew_loses_nothing(tmp_path: Path) -> None:
-    path, chance, head = tmp_path / "log.duckdb", random.Random(2), 0
-    for _ in range(12):
-        command = [sys.executable, "-c", SHRINK_FOREVER, str(path), str(Path(__file__).parents[1])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            printed = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 5)))
-            time.sleep(chance.uniform(0.0, 0.2))
-            process.kill()
-            lines = (printed + process.stdout.read()).splitlines(keepends=True)
-        # The last line may be cut; a commit may be there whose line is not.
-        head = max(head, *(int(line) for line in lines if line.endswith("\n")))
-        with Store(path) as store:
-            assert store.head in (head, head + 100)
-            head = store.head
-            with store.cursor() as log:
-                query = 'SELECT count(*), count(DISTINCT "offset"), max("offset") FROM blocks'
-                assert log.execute(query).fetchone() == (head, head, head)
-    assert head >= 12 * 100
 
 
 def test_what_a_process_left_that_died_while_it_wrote_the_database_anew_is_deleted(tmp_path: Path) -> None:
@@ -136,28 +70,6 @@ def test_what_a_process_left_that_died_while_it_wrote_the_database_anew_is_delet
         (tmp_path / name).write_bytes(b"half of it")
     with Store(tmp_path / "log.duckdb"):
         assert not list(tmp_path.glob("*.new*"))
-
-
-@pytest.mark.parametrize("name", ["copy_tables", "Disk.rename"])
-def test_a_database_that_cannot_be_written_anew_stays_as_it_is(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("barograph_collector.storage.store.MIN_FREE_BYTES", 0)
-    monkeypatch.setattr("barograph_collector.storage.store.FREE_SHARE", 0.0)
-    place = "barograph_collector.storage.store.copy_tables" if name == "copy_tables" else type(SYSTEM.disk)
-    with Store(tmp_path / "log.duckdb") as store:
-        head = store.commit([entry("blocks", 3, blocks(3))], {"s": 1})
-        with monkeypatch.context() as failing:
-            failing.setattr(place, full) if isinstance(place, str) else failing.setattr(place, "rename", full)
-            with pytest.raises(OSError, match="No space left"):
-                store.shrink(store.database.journal_mark)
-        assert store.head == head
-        assert store.read("blocks", 0, 10).rows == 3
-        assert store.shrink(store.database.journal_mark)
-        assert store.read("blocks", 0, 10).rows == 3
 
 
 def test_offsets_and_marks_survive_a_restart(tmp_path: Path) -> None:
@@ -181,8 +93,8 @@ def test_pages_cover_a_table_once_and_negative_offsets_count_from_its_end(tmp_pa
         after, seen = 0, []
         while (page := store.read("blocks", after, 777)).rows:
             assert page.rows <= 777
-            assert page.columns["offset"][0] > after
-            seen += page.columns["offset"].tolist()
+            assert page.columns["log_offset"][0] > after
+            seen += page.columns["log_offset"].tolist()
             after = page.next_offset
         assert len(seen) == len(set(seen)) == 30 * 350
         assert seen == sorted(seen)
@@ -191,10 +103,10 @@ def test_pages_cover_a_table_once_and_negative_offsets_count_from_its_end(tmp_pa
         of_job = store.read("blocks", 0, 65536, "test/2")
         assert set(of_job.columns["job"]) == {"test/2"}
         assert of_job.columns["first_index"].tolist() == list(range(1500))
-        assert store.read("blocks", -3, 10).columns["offset"].tolist() == seen[-3:]
-        assert store.read("blocks", -60, 10).columns["offset"].tolist() == seen[-60:-50]
+        assert store.read("blocks", -3, 10).columns["log_offset"].tolist() == seen[-3:]
+        assert store.read("blocks", -60, 10).columns["log_offset"].tolist() == seen[-60:-50]
         assert store.read("blocks", -60, 100, "test/1").columns["first_index"].tolist() == list(range(8940, 9000))
-        assert store.read("blocks", -(10**6), 5).columns["offset"].tolist() == seen[:5]
+        assert store.read("blocks", -(10**6), 5).columns["log_offset"].tolist() == seen[:5]
         empty = store.read("blocks", -3, 10, "test/3")
         assert (empty.rows, empty.next_offset) == (0, seen[-1])
 
@@ -205,7 +117,7 @@ def test_pages_of_long_texts_fit_into_a_message_and_cover_all_rows(tmp_path: Pat
             store.commit([sites(25, "\N{SNOWMAN}" * TEXT_LIMIT)], {"s": seq})
         after, seen = 0, []
         while (page := store.read("sites", after, 65536)).rows:
-            size = sum(len(text.encode()) for name in ("before", "at") for text in page.columns[name])
+            size = sum(len(text.encode()) for name in ("from_site", "to_site") for text in page.columns[name])
             assert size <= READ_BYTES
             assert size + 2 * 3 * TEXT_LIMIT > READ_BYTES - 1000 or page.next_offset == store.head
             seen += page.columns["class_id"].tolist()
@@ -218,10 +130,10 @@ def test_a_failed_commit_changes_nothing(tmp_path: Path) -> None:
     bad = sites(1, "a")
     with Store(tmp_path / "log.duckdb") as store, store.cursor() as log:
         store.commit([good], {"s": 1})
-        log.execute("ALTER TABLE sites RENAME before TO behind")
+        log.execute("ALTER TABLE sites RENAME from_site TO behind")
         with pytest.raises(duckdb.BinderException):
             store.commit([good, bad], {"s": 2})
-        log.execute("ALTER TABLE sites RENAME behind TO before")
+        log.execute("ALTER TABLE sites RENAME behind TO from_site")
     with Store(tmp_path / "log.duckdb") as store:
         assert (store.head, marks_of(store)) == (2, {"s": 1})
 
@@ -256,14 +168,10 @@ def test_a_file_that_is_not_a_log_is_refused_in_one_line(tmp_path: Path) -> None
 
     other = tmp_path / "other.duckdb"
     with duckdb.connect(str(other)) as connection:
-        connection.execute('CREATE TABLE sites ("offset" BIGINT, class_id VARCHAR)')
-    with pytest.raises(StoreError) as refusal:
+        connection.execute("CREATE TABLE sites (log_offset BIGINT, class_id VARCHAR)")
+    shown = "'sites' with columns log_offset BIGINT, class_id VARCHAR, expected log_offset BIGINT, job VARCHAR, "
+    with pytest.raises(StoreError, match=f"^cannot use the log {other}: it has a table {shown}"):
         Store(other)
-    assert str(refusal.value) == (
-        f"cannot use the log {other}: it has a table 'sites' with columns offset BIGINT, class_id VARCHAR, expected"
-        " offset BIGINT, class_id UBIGINT, before VARCHAR, at VARCHAR, operation VARCHAR: it was written by another"
-        " program, or by a newer Barograph"
-    )
 
 
 # Crashes
@@ -305,8 +213,35 @@ def test_the_journal_restores_a_database_with_a_damaged_write_ahead_log(tmp_path
     with Store(tmp_path / "b/log.duckdb") as store:
         page = store.read("blocks", 0, 100)
         assert page.columns["first_index"].tolist() == list(range(50))
-        assert page.columns["offset"].tolist() == list(range(1, 51))
+        assert page.columns["log_offset"].tolist() == list(range(1, 51))
         assert (store.head, marks_of(store)) == (50, {"s": 5})
+
+
+def test_messages_of_a_damaged_segment_are_an_event_and_the_others_are_replayed(tmp_path: Path) -> None:
+    with Store(tmp_path / "log.duckdb", segment_bytes=100) as store:
+        for first in range(0, 50, 10):
+            append_to_journal(store, first)
+        crash(store, tmp_path / "b")
+    segment = sorted((tmp_path / "b/log.duckdb.journal").glob("*.segment"))[2]
+    segment.write_bytes(b"x" + segment.read_bytes()[1:])
+    for _ in range(2):
+        with Store(tmp_path / "b/log.duckdb") as store:
+            events = store.read("events", 0, 10).columns
+            assert store.read("blocks", 0, 100).columns["first_index"].tolist() == [*range(20), *range(30, 50)]
+            assert (events["kind"], events["rows"].tolist()) == (["lost"], [1])  # type: ignore[union-attr]
+            assert events["detail"] == ["the journal lacks messages between 1 and 5"]
+
+
+def test_days_are_dropped_though_no_checkpoint_is_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    day = 20_000
+    with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: day * DAY_SECONDS)) as store:
+        for day in range(20_000, 20_003):
+            store.commit([entry("blocks", 10, blocks(10, store.head))], {f"s{day}": 1})
+        with store.cursor() as query:
+            query.execute("BEGIN; FROM blocks")
+            assert store.apply_retention(Retention(days=1)) == 1
+        assert store.read("blocks", 0, 100).rows == 10
+        assert marks_of(store) == {"s20001": 1, "s20002": 1}
 
 
 def test_reopening_replays_the_missing_messages_of_the_journal(tmp_path: Path) -> None:
@@ -358,7 +293,7 @@ class Calendar:
         return 86400.0 * self.day + 3600.0
 
 
-def test_days_are_read_as_one_table_and_dropped_as_a_whole_and_roll_ups_are_kept(tmp_path: Path) -> None:
+def test_days_are_read_as_one_table_and_dropped_as_a_whole(tmp_path: Path) -> None:
     calendar = Calendar()
     with Store(tmp_path / "log.duckdb", system=calendar_at(calendar)) as store:
         job = {"job": "test/1.0.0", "cluster": "c", "workload": "w", "app": "a", "user": "u", "params": "", "ranks": 1}
@@ -401,11 +336,6 @@ def test_days_are_read_as_one_table_and_dropped_as_a_whole_and_roll_ups_are_kept
         assert store.read("blocks", 0, 1000).columns["first_index"].tolist() == list(range(200, 300))
         assert store.database.row_counts()["blocks"] == 205
         with store.cursor() as cursor:
-            hours = "SELECT sum(count), count(*), sum(sum_seconds), min(min_seconds), max(jobs), any_value(workload)"
-            count, rows, seconds, least, jobs, workload = cursor.execute(f"{hours} FROM class_hours").fetchall()[0]
-            assert (count, rows, jobs, workload) == (300, 3 * 50, 1, "w")
-            assert least == 0.1
-            assert seconds == pytest.approx(3 * blocks(100)["sum_seconds"].sum())
             assert cursor.execute("SELECT count(*), min(first_index) FROM blocks").fetchone() == (205, 200)
         assert marks_of(store).keys() == {"s", "of day 2", "of day 3"}
         assert store.apply_retention(Retention(days=2)) == 0
@@ -554,13 +484,13 @@ def test_a_clock_that_was_right_is_followed_after_a_day_or_once_it_is_confirmed(
 
 def test_what_is_kept_for_ever_does_not_count_in_the_limit_of_what_is_dropped(tmp_path: Path) -> None:
     day = 20_000
-    sites = {"class_id": np.arange(500, dtype=np.uint64), "at": "a", "operation": "o"}
+    sites = {"job": "j", "class_id": np.arange(500, dtype=np.uint64), "to_site": "a", "operation": "o"}
     with Store(tmp_path / "log.duckdb", system=calendar_at(lambda: day * DAY_SECONDS)) as store:
         for number in range(3):
             day = 20_000 + number
             store.commit([entry("blocks", 10, blocks(10, 10 * number))], {"s": number + 1})
         texts = [random.Random(number).randbytes(8000).hex() for number in range(500)]
-        store.commit([entry("sites", 500, {**sites, "before": texts})], {"s": 9})
+        store.commit([entry("sites", 500, {**sites, "from_site": texts})], {"s": 9})
         store.checkpoint()
         assert store.apply_retention(Retention(bytes=6_000_000)) == 0
         assert store.apply_retention(Retention(bytes=1)) == 2

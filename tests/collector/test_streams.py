@@ -23,23 +23,6 @@ def opened(acked: int = 0, limit: int = STREAMS_KEPT) -> Streams:
     return streams
 
 
-def commit(streams: Streams, name: str, seq: int) -> None:
-    streams.accept(name, seq)
-    streams.committed([(name, seq, None)])
-
-
-def test_a_message_is_accepted_once_in_any_order_and_number_of_copies() -> None:
-    streams = opened(acked=7)
-    assert streams.judge(PEER, "s", 7) is StreamDecision.DUPLICATE
-    assert streams.judge(PEER, "s", 0) is StreamDecision.DUPLICATE
-    assert streams.judge(PEER, "s", 9) is StreamDecision.GAP
-    assert streams.judge(PEER, "s", 8) is StreamDecision.ACCEPT
-    streams.accept("s", 8)
-    assert streams.judge(PEER, "s", 8) is StreamDecision.UNDER_WAY
-    assert streams.committed([("s", 8, None)]) == [Reply(PEER, Ack("s", 8, CREDIT))]
-    assert streams.judge(PEER, "s", 8) is StreamDecision.DUPLICATE
-
-
 def test_credit_limits_uncommitted_messages_and_returns_with_the_commit() -> None:
     streams = opened()
     for seq in range(1, CREDIT + 1):
@@ -86,16 +69,6 @@ def test_a_repeated_hello_of_a_connection_is_not_opened_twice() -> None:
     assert not streams.is_opening(PEER, "s")
 
 
-def test_the_welcome_waits_for_uncommitted_messages_of_an_earlier_connection() -> None:
-    streams = opened()
-    streams.accept("s", 1)
-    streams.accept("s", 2)
-    streams.begin_opening(OTHER, "s")
-    assert streams.open(OTHER, "s", 0, 7) == []
-    assert streams.committed([("s", 1, None)]) == []
-    assert streams.committed([("s", 2, None)]) == [Reply(OTHER, Welcome("s", 2, CREDIT, number=7))]
-
-
 def test_the_least_recently_used_streams_are_evicted_and_need_another_hello() -> None:
     streams = opened(acked=7, limit=100)
     for number in range(1000):
@@ -107,32 +80,6 @@ def test_the_least_recently_used_streams_are_evicted_and_need_another_hello() ->
     assert streams.judge(PEER, "s", 8) is StreamDecision.UNKNOWN
     assert not streams.begin_opening(PEER, "s")
     assert streams.open(PEER, "s", 7, 2) == [Reply(PEER, Welcome("s", 7, CREDIT, number=2))]
-
-
-def test_a_stream_is_not_evicted_before_its_messages_are_in_the_database() -> None:
-    streams = opened(limit=1)
-    streams.accept("s", 1)
-    open_stream(streams, OTHER, "t")
-    assert streams.judge(PEER, "s", 1) is StreamDecision.UNDER_WAY
-    streams.committed([("s", 1, None)])
-    open_stream(streams, OTHER, "u")
-    assert streams.judge(PEER, "s", 1) is StreamDecision.DUPLICATE
-    streams.stored("s", 1)
-    for name in "vwx":
-        open_stream(streams, OTHER, name)
-    assert streams.judge(PEER, "s", 1) is StreamDecision.UNKNOWN
-
-
-def test_an_outdated_mark_of_the_database_is_ignored() -> None:
-    streams = Streams(limit=1)
-    for _ in range(2):  # both hellos are verified before the first commit
-        streams.begin_opening(PEER, "s")
-    streams.open(PEER, "s", 0, 1)
-    commit(streams, "s", 1)
-    streams.stored("s", 1)
-    for name in "tuv":
-        open_stream(streams, OTHER, name)
-    assert streams.open(PEER, "s", 0, 2) == [Reply(PEER, Welcome("s", 1, CREDIT, number=2))]
 
 
 class Deliveries(RuleBasedStateMachine):

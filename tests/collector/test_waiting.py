@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 
 from barograph_agent.protocol import wire
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.net import final_scores, requests
-from barograph_collector.net.final_scores import FinalScores
-from barograph_collector.net.waiting_reads import READS, SECONDS, WaitingRead, WaitingReads
+from barograph_collector.ingest import writer
+from barograph_collector.net import receiver, waiting_reads
+from barograph_collector.net.waiting_reads import READS, FinalScores, WaitingRead, WaitingReads
 from barograph_collector.server import Collector
 from barograph_collector.storage.rows import CheckedRows
 from helpers.clocks import system_at
@@ -46,41 +46,6 @@ def names(found: list[WaitingRead]) -> list[bytes]:
     return [one.peer for one in found]
 
 
-def test_a_read_waits_for_rows_of_its_tables_and_until_its_time_is_over() -> None:
-    world = World()
-    reads = world.reads
-    assert reads.seconds() is None
-    assert reads.add(b"a", "", read(20.0)) == reads.add(b"b", "", read(10.0, runs=0)) == []
-    assert reads.add(b"c", "", read(1e300)) == []
-    assert reads.seconds() == 10.0
-    assert reads.take_ready() == reads.take_due() == []
-    world.heads["blocks"] = 7
-    assert names(reads.take_ready()) == [b"a", b"c"]
-    world.now = 10.0
-    assert reads.seconds() == 0.0
-    assert names(reads.take_due()) == [b"b"]
-    world.heads["blocks"] = 0
-    reads.add(b"c", "", read(1e300))
-    world.now += SECONDS
-    assert names(reads.take_due()) == [b"c"]
-
-
-@pytest.mark.parametrize(
-    "request_", [read(0.0), read(-1.0), read(math.nan), read(blocks=-1), read(nothing=0), wire.Read(1, "blocks", 0)]
-)
-def test_only_a_read_that_asks_to_wait_waits_and_only_where_there_is_nothing(request_: wire.Read) -> None:
-    assert not World().reads.must_wait(request_)
-    assert World().reads.must_wait(read())
-
-
-def test_two_equal_reads_are_two() -> None:
-    reads = World().reads
-    reads.add(b"a", "", read())
-    reads.add(b"a", "", read())
-    assert names(reads.take_all()) == [b"a", b"a"]
-    assert reads.take_all() == []
-
-
 def test_a_client_that_fills_the_list_ends_its_own_waits() -> None:
     reads = World().reads
     assert [reads.add(b"honest", "key of another", read()) for _ in range(2)] == [[], []]
@@ -96,7 +61,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def waiting(collector: Collector) -> int:
-    return len(collector._router._waits[0])
+    return len(collector._receiver.waits[0])
 
 
 def test_rows_are_sent_to_all_that_wait_for_them_and_nobody_else_is_held_up(collector: Collector) -> None:
@@ -159,20 +124,6 @@ def test_reads_that_wait_count_as_unanswered_and_one_too_many_is_refused(collect
         assert [client.receive(wire.Rows).request for _ in range(4)] == [0, 1, 2, 3]
 
 
-def test_a_read_whose_turn_comes_while_too_many_others_are_queued_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
-        client.send(read())
-        wait_until(lambda: waiting(collector) == 1, "it waits")
-        monkeypatch.setattr(collector._router._rounds, "_limit", 0)
-        client.hello()
-        client.append(1, "blocks", 1, blocks(1))
-        client.receive_ack(1)
-        assert client.receive(wire.Rows).error == "too many of its kind are waiting, ask again later"
-        assert not collector._router._unanswered
-
-
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
@@ -200,7 +151,9 @@ def test_a_follower_that_waits_has_the_rows_when_its_connection_is_readable(coll
                 poller = zmq.Poller()
                 reader.register(poller)
                 poller.poll(1000 * LONG)
-                rows = [o for round_ in follower.poll() for _, columns in round_ for o in columns["offset"].tolist()]
+                rows = [
+                    o for round_ in follower.poll() for _, columns in round_ for o in columns["log_offset"].tolist()
+                ]
             assert rows == [2 * seq - 1, 2 * seq]
         wait_until(lambda: waiting(collector) == 1, "it waits again")
 
@@ -218,7 +171,7 @@ def test_a_wait_that_another_request_interrupts_or_that_is_refused_begins_anew(
 
         assert reader.follow({"blocks": 0}, 10, LONG) is None
         assert reader.read("blocks", 0).rows == 0
-        monkeypatch.setattr(requests, "REQUESTS_OF_ONE", 1)
+        monkeypatch.setattr(receiver, "REQUESTS_OF_ONE", 1)
         wait_until(is_refused, "the second one is refused, for the first one still waits")
         monkeypatch.undo()
         assert reader.follow({"blocks": 0}, 10, LONG) is None
@@ -257,7 +210,7 @@ def test_a_round_of_a_daemon_is_answered_while_too_many_reads_of_agents_are_queu
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
-        monkeypatch.setattr(collector._router._reads, "_limit", 0)
+        monkeypatch.setattr(collector._receiver.reads, "limit", 0)
         client.hello()
         client.append(1, "blocks", 1, blocks(1))
         client.receive_ack(1)
@@ -278,7 +231,7 @@ def test_a_request_that_raises_is_answered_and_ends_nothing(tmp_path: Path, monk
         raise RecursionError
 
     with collector_on(tmp_path / "log.duckdb") as collector, Producer(collector.endpoint) as client:
-        monkeypatch.setattr(collector._store, "read", fragile)
+        monkeypatch.setattr(collector.store, "read", fragile)
         client.send(wire.Read(1, "scores", -1, 1, "lab/1.0.0"))
         assert client.receive(wire.Rows).error == "the collector failed: RecursionError"
         monkeypatch.undo()
@@ -300,18 +253,20 @@ def sentence(answer: wire.Rows) -> object:
     return wire.unpack(answer.columns, wire.READ_KINDS["scores"], answer.rows)["sentence"][0]
 
 
-def test_the_final_score_of_a_job_is_sent_to_whom_waits_for_it_without_a_read_of_the_database(
+def test_the_final_score_of_a_job_is_sent_to_whom_waits_for_it_without_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(writer, "SMALL_BATCH_SECONDS", 1e6)
     with ExitStack() as held:
         collector = held.enter_context(collector_on(tmp_path / "log.duckdb"))
         alerts, agent, late = (held.enter_context(Producer(collector.endpoint, name)) for name in ("a", "b", "c"))
-        monkeypatch.setattr(collector._router._reads, "_limit", 0)
-        finals = collector._router._waits[1]
+        finals = collector._receiver.waits[1]
         alerts.hello()
+        alerts.append(1, "blocks", 1, blocks(1))
+        wait_until(lambda: collector.counters.rows["blocks"] == 1, "the first row after a pause is committed")
         agent.send(verdict(1))
         wait_until(lambda: len(finals) == 1, "it waits")
-        for seq, (job, final) in enumerate([("lab/1.0.0", 0), ("lab/2.0.0", 1), ("lab/1.0.0", 1)], 1):
+        for seq, (job, final) in enumerate([("lab/1.0.0", 0), ("lab/2.0.0", 1), ("lab/1.0.0", 1)], 2):
             assert len(finals) == 1
             alerts.append(seq, "scores", 1, scores(job, final))
             alerts.receive_ack(seq)
@@ -319,7 +274,10 @@ def test_the_final_score_of_a_job_is_sent_to_whom_waits_for_it_without_a_read_of
         assert (answer.request, answer.rows, sentence(answer), len(finals)) == (1, 1, "verdict 1", 0)
         late.send(verdict(2))
         assert sentence(late.receive(wire.Rows)) == "verdict 1"
-        wait_until(lambda: not collector._router._unanswered, "nothing is unanswered")
+        wait_until(lambda: not collector._receiver._unanswered, "nothing is unanswered")
+        late.send(wire.Read(3, "scores", 0, 10, "lab/1.0.0"))
+        assert late.receive(wire.Rows).rows == 2
+        assert collector.counters.rows["scores"] == 0, "no score is committed"
 
 
 def test_a_wait_for_a_final_score_ends_with_the_last_score(collector: Collector) -> None:
@@ -334,7 +292,7 @@ def test_a_wait_for_a_final_score_ends_with_the_last_score(collector: Collector)
 def test_waits_for_final_scores_end_in_time_and_are_limited_as_are_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     finals = FinalScores()
-    reads = WaitingReads(finals.is_ready, lambda: now, 2, final_scores.MAX_SECONDS)
+    reads = WaitingReads(finals.is_ready, lambda: now, 2, waiting_reads.MAX_FINAL_SECONDS)
     assert reads.must_wait(verdict(1))
     assert reads.seconds() is None
     asked = [(b"a", 1.0), (b"b", 1e300), (b"c", 2.0)]
@@ -342,13 +300,12 @@ def test_waits_for_final_scores_end_in_time_and_are_limited_as_are_the_scores(mo
     assert (reads.seconds(), reads.take_due()) == (2.0, [])
     now = 2.0
     assert names(reads.take_due()) == [b"c"]
-    assert reads.seconds() == final_scores.MAX_SECONDS - 2.0
+    assert reads.seconds() == waiting_reads.MAX_FINAL_SECONDS - 2.0
     assert names(reads.take_all()) == [b"b"]
     assert (reads.seconds(), len(reads)) == (None, 0)
-    monkeypatch.setattr(final_scores, "MAX_BYTES", 1000)
+    monkeypatch.setattr(waiting_reads, "MAX_JOBS", 5)
     for number in range(9):
         columns = wire.pack(scores(f"lab/{number}.0.0", 1), wire.TABLES["scores"].columns)  # type: ignore[arg-type]
         finals.add(CheckedRows("scores", 1, columns))
-    asked_of = [wire.Read(1, "scores", -1, 1, f"lab/{number}.0.0", seconds=1.0) for number in range(9)]
-    kept = [finals.answer(one) is not None for one in asked_of]
-    assert (kept[0], kept[-1]) == (False, True)
+    kept = [finals.is_ready(msgspec.structs.replace(verdict(1), job=f"lab/{number}.0.0")) for number in (0, 8)]
+    assert kept == [False, True]

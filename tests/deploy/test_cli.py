@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 from barograph import cli
+from barograph.commands.parsers import parser_of
 
 WITHOUT_EXTRAS = """
 import sys
@@ -57,19 +59,43 @@ def test_an_unknown_command_is_one_clear_line_with_the_nearest_and_status_2():
 def test_an_older_python_is_one_line_and_no_traceback():
     code = "import sys; sys.version_info = (3, 10, 12, 'final', 0); import barograph.cli"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    version = sys.version.split()[0]
-    assert (done.returncode, done.stderr) == (1, f"barograph: Python is {version}, expected 3.11 or later\n")
+    expected = f"barograph: Python is {sys.version.split()[0]}, expected 3.11 or later\n"
+    assert (done.returncode, done.stderr) == (1, expected)
 
 
-def test_help_lists_each_command_once_under_its_reader():
-    assert sorted(name for names in cli.READERS.values() for name in names) == sorted(cli.COMMANDS)
-    assert "\nfor operators:\n  up " in cli.usage()
+def test_options_are_typed_whole(capsys):
+    parsers = (parser_of(command) for command in cli.COMMANDS.values())
+    assert [parser.prog for parser in parsers if parser and parser.allow_abbrev] == []
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", "--js"])
+    assert (ended.value.code, "unrecognized arguments: --js" in capsys.readouterr().err) == (2, True)
+
+
+def test_in_a_pipe_of_any_encoding_names_are_whole():
+    code = """
+from rich.table import Table
+from barograph import cli, terminal
+import types, sys
+def main(words):
+    table = Table("job")
+    table.add_row("h\\u00e9at-" + 300 * "x")
+    terminal.console().print(table)
+    return 0
+sys.modules["shown"] = types.SimpleNamespace(main=main)
+cli.COMMANDS["shown"] = cli.Command("shown", "", "")
+sys.exit(cli.main(["shown"]))
+"""
+    for encoding, name in (("ascii", "h\\xe9at-"), ("latin-1", "h\u00e9at-"), ("utf-8", "h\u00e9at-")):
+        environment = os.environ | {"PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert name + 300 * "x" in done.stdout.decode(encoding)
 
 
 def test_help_names_every_command():
     done = barograph("--help")
     assert done.returncode == 0
-    assert [name for name in cli.COMMANDS if f"\n  {name} " not in done.stdout] == []
+    assert sorted(re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE)) == sorted(cli.COMMANDS)
     assert barograph().returncode == 2
 
 
@@ -85,8 +111,8 @@ def test_every_command_has_a_help_text(name, capsys):
     ("name", "extra"), [(name, command.extra) for name, command in cli.COMMANDS.items() if command.extra]
 )
 def test_without_its_extra_a_command_says_which_to_install(name, extra):
-    # The harness needs its extra to measure, not to explain itself.
-    words = ["--workload", "ftq", "--intervals", "1"] if extra == "harness" else ["--help"]
+    # The BSP program needs its extra to measure, not to explain itself.
+    words = ["--workload", "ftq", "--intervals", "1"] if name == "bsp" else ["--help"]
     done = agent_only(name, *words)
     assert done.returncode == 3
     assert done.stderr.startswith(f"barograph: `{name}` needs the module ")
@@ -120,11 +146,12 @@ def test_a_command_runs_despite_an_invalid_collector_address_in_the_environment(
     ("modules", "forbidden"),
     [
         ([one.module for name, one in cli.COMMANDS.items() if name not in STUDIES] + list(DAEMONS), HEAVY),
-        ([cli.COMMANDS[name].module for name in ("up", "status", "nodes", "page", "sql", "export", "keys")], ["scipy"]),
+        ([cli.COMMANDS[name].module for name in ("up", "status", "nodes", "page", "sql", "keys")], ["scipy"]),
         ([cli.COMMANDS[name].module for name in ("status", "nodes", "work", "page", "predict")], ["duckdb"]),
-        ([cli.COMMANDS[name].module for name in ("run", "spool", "doctor", "ring")], ["scipy", "pyarrow", "duckdb"]),
+        ([cli.COMMANDS[name].module for name in ("run", "spool", "doctor")], ["scipy", "pyarrow", "duckdb"]),
+        ([cli.COMMANDS["run"].module], ["numpy", "zmq"]),
     ],
-    ids=["all commands and daemons", "commands of the log", "commands that ask a collector", "commands of a node"],
+    ids=["all commands and daemons", "of the log", "that ask a collector", "of a node", "a launcher"],
 )
 def test_a_start_imports_nothing_that_takes_long_and_is_not_needed_yet(modules, forbidden):
     code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"

@@ -16,16 +16,15 @@ from rich.console import Console
 
 from barograph.demo.command import Demo, report
 from barograph.demo.interference import Interference, used_seconds
-from barograph.demo.outcome import DemoOutcome, headline, learned
-from barograph.demo.runs import ClassBand, DemoRun, newest_job, read_band, read_run, wait_learned
+from barograph.demo.outcome import DemoOutcome, headline
+from barograph.demo.runs import DemoRun, newest_job, read_run, wait_learned
 from barograph_collector.client.log_reader import LogReader
 from helpers.clocks import PassingClock
 from helpers.history import runtime, write_history
-from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, collector_on
 
 HOG_AT = 1005.0
 WORKLOAD = "lab/hpcg@8x1"
-BAND = ClassBand((0.003, 0.004, 0.006), (9.5, 10.0, 10.5))
 
 
 def run(title: str, state: str, alarm_at: float = math.nan, slowdown: float = 1.0) -> DemoRun:
@@ -46,7 +45,7 @@ def run(title: str, state: str, alarm_at: float = math.nan, slowdown: float = 1.
 def good_outcome() -> DemoOutcome:
     learning = [run(f"healthy {number}", "unknown") for number in range(5)]
     return DemoOutcome(
-        learning, 4, run("disturbed", "slow", HOG_AT + 3.5, 7.0), run("healthy again", "healthy"), BAND, HOG_AT
+        learning, 4, run("disturbed", "slow", HOG_AT + 3.5, 7.0), run("healthy again", "healthy"), HOG_AT
     )
 
 
@@ -54,7 +53,6 @@ def test_a_demo_in_which_everything_happened_passes():
     outcome = good_outcome()
     assert outcome.passed
     assert headline(outcome) == "Caught: 7.0x slower than its history, alarm 3.5 s after the disturbance began"
-    assert "95 % of healthy intervals take 3.00 to 6.00 ms (median 4.00 ms)" in learned(outcome.band)
 
 
 def test_a_run_outside_of_its_limits_is_no_alarm():
@@ -72,7 +70,7 @@ def test_a_run_outside_of_its_limits_is_no_alarm():
             {"disturbed": run("disturbed", "slow", HOG_AT - 1, 7.0)},
             "the disturbed run raised no alarm before the hog began",
         ),
-        ({"band": None}, "bands were learned from 4 runs"),
+        ({"runs_learned": 1}, "the pace was learned from 1 of 5 runs"),
     ],
 )
 def test_a_demo_in_which_something_did_not_happen_fails(change, false_line):
@@ -115,7 +113,7 @@ class Scripted(Demo):
     """A demo whose runs end as written."""
 
     def __init__(self, *runs):
-        self._left, self.titles = list(runs), []
+        self._left, self.titles, self._repeated = list(runs), [], []
         self._console = Console(quiet=True)
 
     def _run(self, title, disturb_after=None):
@@ -136,6 +134,7 @@ def test_a_run_that_others_disturbed_is_repeated_three_times_at_most():
         found, _ = demo._run_alone("again")
         assert found.state == last.state
         assert len(demo.titles) == runs.index(last) + 1 if last is not disturbed else 3
+        assert len(demo._repeated) == len(demo.titles) - 1
 
 
 def test_a_run_that_was_slow_before_the_hog_is_repeated():
@@ -172,14 +171,9 @@ def test_a_wait_for_the_log_ends_after_its_time(tmp_path):
         assert clock.passed == pytest.approx(80, abs=0.6)
 
 
-def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(tmp_path):
-    limits = {"lower_seconds": 0.1, "expected_seconds": 0.2, "upper_seconds": 0.3}
-    nothing = {"shape": math.nan, "location_seconds": math.nan, "scale_seconds": math.nan, "fitted_at": 1.0}
-    bands = {"class_id": [9, 7, 7, 0], "kind": ["interval"] * 3 + ["runtime"], "method": ["tracked"] * 3 + ["log-t"]}
-    bands |= {"workload": WORKLOAD, "samples": 20, "runs": 3, **limits, **nothing}
-    bands["lower_seconds"] = [0.9, 0.8, 0.1, 20.0]
+def test_a_run_and_its_verdict_are_read_from_the_log(tmp_path):
     scores = {"state": ["unknown", "slow", "slow"], "score": 2.0, "slowdown": [1.0, 2.0, 3.0], "final": [0, 0, 1]}
-    scores |= {"sentence": ["a", "b", "c"], "at": [10.0, 11.0, 12.0], "job": "lab/4.0.0", "workload": WORKLOAD}
+    scores |= {"sentence": ["a", "b", "c"], "time": [10.0, 11.0, 12.0], "job": "lab/4.0.0", "workload": WORKLOAD}
     scores |= {"onset_at": 9.0, "alarmed_at": 11.0, "windows": 3, "cause": "none", "members": "[]", "evidence": "{}"}
     scores |= {"basis": "history", "recovered_at": math.nan, "hosts": "[]"}
     with collector_on(tmp_path / "log.duckdb") as collector, LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
@@ -187,17 +181,12 @@ def test_a_run_its_verdict_and_the_band_of_its_main_class_are_read_from_the_log(
         with Producer(collector.endpoint, "daemon") as producer:
             producer.hello()
             producer.append(1, "scores", 3, scores)
-            producer.append(2, "bands", 4, bands)
-            producer.receive_ack(2)
-        wait_until(lambda: reader.read("bands", -4).rows == 4, "the bands can be read")
+            producer.receive_ack(1)
         found = read_run(reader, "healthy 1", "lab/4.0.0")
-        band = read_band(reader, WORKLOAD, [found])
-        assert read_band(reader, "lab/other@8x1", [found]) is None
         assert newest_job(reader, {"lab/11.0.0"}, 1.0) == "lab/10.0.0"
     assert (found.workload, found.counted, found.stored) == (WORKLOAD, 20, 20)
     assert found.runtime_seconds == runtime(8, 0)
     assert (found.state, found.slowdown, found.alarm_at, found.sentence) == ("slow", 3.0, 11.0, "c")
-    assert band == ClassBand((0.1, 0.2, 0.3), (20.0, 0.2, 0.3))
 
 
 def test_reports_of_the_last_two_runs_are_written(tmp_path):

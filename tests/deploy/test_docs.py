@@ -24,16 +24,16 @@ from barograph_agent.settings.sources import Configuration
 from barograph_alerts.export.exporter import AlertsExporter
 from barograph_alerts.processor import Scorer
 from barograph_alerts.settings import AlertsSettings
+from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, daemon_registry
-from barograph_collector.daemon.sources import Sources, SourcesExporter
+from barograph_collector.daemon.source import LogSource, SourceExporter
 from barograph_collector.exporter import Exporter, LakeExporter
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.lake.publisher import LakeFigures
+from barograph_collector.lake.sealer import LakeFigures
 from barograph_collector.storage.layout import OWN_COLUMNS
 from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.forecasts.forecaster import Forecaster
@@ -186,13 +186,11 @@ def quarantined() -> Quarantine:
     return quarantine
 
 
-def followed() -> SourcesExporter:
-    """Two collectors that a daemon follows."""
-    places = JobPlaces(["tcp://a:1", "tcp://b:1"])
-    sources = Sources([LogReader(one) for one in places.collectors], [], places, lambda: 0.0)
-    writer = PlacedWriter(places, "any/1")
+def followed() -> SourceExporter:
+    """The collector that a daemon follows."""
+    writer = LogWriter("tcp://a:1", "any/1")
     writer.close(0.0)
-    return SourcesExporter("any", sources, writer)
+    return SourceExporter("any", LogSource(LogReader("tcp://a:1"), []), writer)
 
 
 @cache
@@ -275,10 +273,10 @@ TYPES = {
 
 def unit_of(column: str, kind: str) -> str:
     """What the name of a column says of its unit."""
-    if kind == "float" and re.search("(^|_)at$|^hour$|^since$", column):
+    if kind == "float" and re.search("_at$|^time$|^hour$|^since$", column):
         return "Unix s"
     by_name = {"sum_squares": "s²", "sum_cubes": "s³"}
-    by_end = {"seconds": "s", "bytes": "bytes"}
+    by_end = {"seconds": "s", "bytes": "bytes", "hz": "Hz"}
     return by_name.get(column, by_end.get(column.rpartition("_")[2], ""))
 
 
@@ -315,7 +313,7 @@ def variables_read() -> set[str]:
                 if folder != "tests":
                     found.update(re.findall(r"environ(?:ment)?(?:\.get\(|\[)[\"']([A-Z_]+)", text))
     for path in sorted((REPOSITORY / "agent/shim").glob("*.[ch]")):
-        found.update(re.findall(r"\bgetenv\(\"([A-Z_]+)\"", path.read_text()))
+        found.update(re.findall(r"(?:\bgetenv\(|\bVARIABLE )\"([A-Z_]+)\"", path.read_text()))
     return found
 
 
@@ -421,8 +419,11 @@ def test_every_module_that_a_page_names_exists(page: Path) -> None:
 
 def test_the_page_on_slow_jobs_has_the_words_of_verdicts() -> None:
     job = REPOSITORY / "alerts/barograph_alerts/job"
-    texts = ((job / name).read_text() for name in ("verdict.py", "kernel_words.py"))
-    words = "".join(re.sub(r"\{[^{}]*\}", "N", text.replace("{unit}", "sync point")) for text in texts)
+    texts = [(job / name).read_text() for name in ("verdict.py", "cause_words.py")]
+    longer = "{1e3 * seconds:.3g} ms longer per {unit}"
+    assert longer in texts[1]
+    text = "".join(texts).replace("{_longer(own, unit)}{than}", f"{longer}, the others waited")
+    words = re.sub(r"\{[^{}]*\}", "N", text.replace("{unit}", "sync point"))
     phrases = [phrase for row in table_rows((DOCS / "user/slow.md").read_text()) for phrase in code(row[0])]
     assert len(phrases) > 8
     assert [phrase for phrase in phrases if re.sub(r"\d+(\.\d+)?%?", "N", phrase) not in words] == []
@@ -430,9 +431,9 @@ def test_the_page_on_slow_jobs_has_the_words_of_verdicts() -> None:
 
 def test_the_architecture_lists_every_room_of_every_package() -> None:
     text = (DOCS / "developer/architecture.md").read_text()
-    for folder in FOLDERS:
-        section = text.partition(f"### `{folder}`")[2].partition("\n## ")[0].partition("\n### ")[0]
-        package = min(path.parent for path in (REPOSITORY / folder).glob("barograph*/py.typed"))
+    for package in (path.parent for folder in FOLDERS for path in (REPOSITORY / folder).glob("barograph*/py.typed")):
+        name = "modeler/barograph_lab" if package.name == "barograph_lab" else package.parent.name
+        section = text.partition(f"### `{name}`")[2].partition("\n## ")[0].partition("\n### ")[0]
         rooms = {path.parent.name for path in package.glob("*/__init__.py")}
         assert sorted(name for row in table_rows(section) for name in code(row[0])) == sorted(rooms)
 

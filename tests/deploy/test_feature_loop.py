@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,30 +34,7 @@ RUNS_TO_PREDICT = 3
 """Where the machine is so busy that one is over before its sidecar and the modeler have done their part."""
 SPREAD = 0.08
 """Standard deviation of the logarithm of a run's time."""
-C = r"""
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-int main(int argc, char **argv) {
-    int n = atoi(argv[1]), done = 0, all;
-    struct timespec due;
-    MPI_Init(&argc, &argv);
-    clock_gettime(CLOCK_MONOTONIC, &due);
-    for (int step = 0; step < n; step++) {
-        if ((due.tv_nsec += 200000000) >= 1000000000) {
-            due.tv_nsec -= 1000000000;
-            due.tv_sec++;
-        }
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, 0);
-        done += 1;
-        MPI_Allreduce(&done, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    }
-    printf("%d\n", all);
-    MPI_Finalize();
-    return 0;
-}
-"""
+C = (Path(__file__).parent / "programs/steps.c").read_text()
 PYTHON = """
 import sys, time
 from barograph_agent import features, interval
@@ -133,21 +111,22 @@ def predicted(service: Up, app: str, command: Callable[[int], list[str]], steps:
     )
     words = [sys.executable, "-m", "barograph", "run", "--app", app, "--", *command(steps)]
 
-    def predictions(pid: int) -> list[dict[str, Any]]:
+    def predictions() -> list[dict[str, Any]]:
         found = rows(service, "predictions", application=f"local/{app}", method="features")
         # The last of the others may have been running still when there was a model.
-        return [row for row in found if row["job"].endswith(f"-{pid}.0.0")]
+        return [row for row in found if row["job"] not in others]
 
     for _ in range(RUNS_TO_PREDICT):
+        others = {row["job"] for row in rows(service, "jobs")}
         process = subprocess.Popen(words, env=service.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        wait_until(lambda run=process: predictions(run.pid) or run.poll() is not None, "a prediction", every=0.1)
+        wait_until(lambda run=process: predictions() or run.poll() is not None, "a prediction", every=0.1)
         in_time = process.poll() is None
         process.communicate(timeout=DEADLINE_SECONDS)
         assert process.returncode == 0
         if in_time:
             break
     assert in_time, "every run has ended unpredicted"
-    (said,) = predictions(process.pid)
+    (said,) = predictions()
     wait_until(lambda: rows(service, "outcomes", job=said["job"], method="features"), "an outcome", every=0.1)
     return said
 

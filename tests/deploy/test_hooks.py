@@ -39,7 +39,8 @@ class Node:
         python = self.etc / "python"
         # A job's end may start one while that of its begin is still noting itself.
         part = f"{self.started}.$$"
-        noting = f'env > {part}\nulimit -d >> {part}\necho "$@" >> {part}\nmv {part} {self.started}\n'
+        notes = ("env", "ulimit -d", 'echo "$(nice) $(taskset -cp $$)"', 'echo "$@"')
+        noting = "".join(f"{note} >> {part}\n" for note in notes) + f"mv {part} {self.started}\n"
         python.write_text(f"#!/bin/sh\n{noting}")
         python.chmod(0o755)
         lines = {
@@ -69,7 +70,7 @@ class Node:
         return dict(line.partition("=")[::2] for line in text.splitlines())
 
     def job(self, name: str) -> Path:
-        return self.rings / f"barograph-{UID}" / name
+        return self.rings / "barograph" / UID / name
 
     def sidecar(self) -> str:
         """What the sidecar was started with, once it was."""
@@ -96,11 +97,28 @@ def test_a_task_of_a_watched_job_gets_its_variables(node: Node) -> None:
     assert "PBS_NODEFILE=/var/nodes" in (Path(found["BAROGRAPH_RING_DIR"]) / "step").read_text().splitlines()
     told = node.sidecar()
     assert "PBS_JOBID=7.server\n" in told
-    assert told.splitlines()[-2] == "2097152"
+    assert told.splitlines()[-3] == "2097152"
     assert told.splitlines()[-1] == (
-        f"-P -m barograph_agent.sidecar.nodewatch {node.job('pbs-7.server@n1')} {node.spool}/barograph-{UID} "
+        f"-P -m barograph_agent.sidecar.nodewatch {node.job('pbs-7.server@n1')} {node.spool}/barograph/{UID} "
         f"{node.active}/pbs-7.server@n1"
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"), [("", "first"), ("last", "last"), ("9999", "first"), ("x; false", "first")]
+)
+def test_a_sidecar_runs_where_its_hook_does_or_the_site_wants_it_and_behind_ranks(
+    node: Node, setting: str, where: str
+) -> None:
+    cores = {"first": min(os.sched_getaffinity(0)), "last": max(os.sched_getaffinity(0))}
+    with (node.etc / "hooks.conf").open("a") as file:
+        file.write(f"cores='{cores.get(setting, setting)}'\n")
+    command = ["taskset", "-c", str(cores["first"]), "/bin/sh", node.etc / "hooks/job-begin", "pbs-7@n1", UID, GID]
+    assert subprocess.run(command, env={}, capture_output=True, check=True).stderr == b""
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    told = node.sidecar().splitlines()[-2]
+    assert told.startswith(f"{min(ours + 10, 19)} ")
+    assert told.endswith(f": {cores[where]}")
 
 
 @pytest.mark.parametrize(
@@ -191,13 +209,13 @@ def log(node: Node) -> Path:
 @needs_root
 @pytest.mark.parametrize("folder", ["rings", "spool"])
 @pytest.mark.parametrize("kind", ["directory", "file", "link"])
-def test_a_user_whose_directory_another_one_has_taken_is_watched(
+def test_a_job_is_watched_where_another_user_has_taken_the_directory_of_all(
     node: Node, log: Path, folder: str, kind: str, tmp_path: Path
 ) -> None:
-    taken: Path = getattr(node, folder) / f"barograph-{UID}"
+    taken: Path = getattr(node, folder) / "barograph"
     (tmp_path / "theirs").mkdir()
     if kind == "directory":
-        (taken / "pbs-7@n1").mkdir(parents=True)
+        (taken / UID / "pbs-7@n1").mkdir(parents=True)
     elif kind == "file":
         taken.touch()
     else:
@@ -205,6 +223,7 @@ def test_a_user_whose_directory_another_one_has_taken_is_watched(
     os.chown(taken, 65534, 65534, follow_symlinks=False)
     node.begin("pbs-7@n1")
     assert (taken.is_symlink(), taken.is_dir(), taken.stat().st_uid) == (False, True, os.getuid())
+    assert (taken.stat().st_mode & 0o777, (taken / UID).stat().st_mode & 0o777) == (0o755, 0o700)
     assert node.job("pbs-7@n1").is_dir()
     assert "barograph_agent.sidecar.nodewatch" in node.sidecar()
     assert list((tmp_path / "theirs").iterdir()) == []
@@ -214,7 +233,7 @@ def test_a_user_whose_directory_another_one_has_taken_is_watched(
 
 
 def test_a_job_that_cannot_be_watched_for_want_of_its_directory_is_reported(node: Node, log: Path) -> None:
-    (node.rings / f"barograph-{UID}").write_text("the user's own file")
+    (node.rings / "barograph").write_text("root's own file")
     node.begin("pbs-7@n1")
     assert "job pbs-7@n1 is not watched" in log.read_text()
 
@@ -234,7 +253,7 @@ def test_flux_begins_and_ends_jobs(node: Node, number: str) -> None:
         link.parent.mkdir(parents=True)
         link.symlink_to(node.etc / "flux" / name)
     assert node.call("system/prolog.d/barograph", environment=environment) == ""
-    (job,) = (node.rings / f"barograph-{UID}").iterdir()
+    (job,) = (node.rings / "barograph" / UID).iterdir()
     assert job.name == f"flux-f2Ww@{os.uname().nodename}"
     assert f"FLUX_JOB_ID={number}\n" in node.sidecar()
     assert (node.active / job.name).exists()
@@ -396,10 +415,37 @@ def test_pbs_begins_launches_and_ends_jobs(node: Node, pbs_hook: Callable[[int, 
     assert not (node.active / "pbs-7.server@n1").exists()
 
 
+def test_pbs_reads_of_a_hook_no_more_than_it_may_print(
+    node: Node, pbs_hook: Callable[[int, dict[str, str]], Pbs]
+) -> None:
+    (node.etc / "hooks/bounded").write_text("printf 'A='; exec head -c 100000000 /dev/zero | tr '\\0' x")
+    environment = {"PBS_JOBID": "7.server"}
+    pbs = pbs_hook(Pbs.EXECJOB_LAUNCH, environment)
+    assert (pbs.log, pbs.accepted, len(environment.get("A", ""))) == ([], 1, 2**16 - 2)
+
+
 def test_a_failing_pbs_hook_does_not_stop_the_job(node: Node, pbs_hook: Callable[[int, dict[str, str]], Pbs]) -> None:
     shutil.rmtree(node.etc / "hooks")
     pbs = pbs_hook(Pbs.EXECJOB_BEGIN, {})
     assert pbs.accepted == 1
+
+
+PROJECT = """\
+mount --make-rprivate / && cd "$1" || exit
+{ cat /etc/passwd; echo "probe:x:54321:54321::/:/bin/sh"; } > passwd
+{ cat /etc/group; echo "probe:x:54321:"; echo "project:x:54322:probe"; } > group
+mount --bind passwd /etc/passwd && mount --bind group /etc/group || exit
+mkdir project && echo steps > project/input && chown -R 0:54322 project && chmod 2770 project && chmod 640 project/input
+exec sh "$2" 54321 54321 cat "$1/project/input"
+"""
+"""An input in a folder that a project shares, read as a sidecar of one of its users."""
+
+
+@needs_root
+def test_a_sidecar_reads_what_its_user_reads_by_a_group(node: Node, open_folder: Path) -> None:
+    words = ["unshare", "--mount", "sh", "-c", PROJECT, "sh", str(open_folder), str(node.etc / "hooks/as-user")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("steps\n", "")
 
 
 HOSTILE_PRELOAD = """

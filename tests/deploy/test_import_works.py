@@ -280,7 +280,10 @@ def test_a_job_name_is_enough_to_predict_one_of_several_works(collector, tmp_pat
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--like=lab/1", "--job-name=wing"], "--job-name is of imported runs, expected it without --like"),
+        (
+            ["--like=lab/1", "--job-name=wing"],
+            "--user and --job-name are of imported runs, expected neither --like nor a command after --",
+        ),
         (["--job-name=wing"], "--app and --ranks are missing, expected both"),
     ],
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +39,7 @@ JobID|JobName|State|Elapsed|NTasks|NNodes|NCPUS|Start|End|User|Cluster
 4711.extern|extern|COMPLETED|1-02:03:04|4|4|128|2026-03-01T12:00:00|2026-03-02T14:03:04||lab
 4711.0|/opt/bin/lmp|COMPLETED|02:03.5|96|4|128|2026-03-01T12:00:00|2026-03-01T12:02:03||lab
 4711.1|lmp|FAILED|00:10:03|96|4|128|2026-03-01T13:00:00|2026-03-01T13:10:03||lab
+4711.2+0|lmp|COMPLETED|00:10:03|96|4|128|2026-03-01T13:00:00|2026-03-01T13:10:03||lab
 4712|lmp|CANCELLED by 1000|00:10:03||4|128|2026-03-01T12:00:00|Unknown|bob|lab
 4713_7|lmp|COMPLETED|00:10:03||4|128|2026-03-01T12:00:00|Unknown|bob|lab
 4714|lmp|COMPLETED|00:00:00||4|128|2026-03-01T12:00:00|Unknown|bob|lab
@@ -72,8 +76,13 @@ def split(entries: Iterator[Entry]) -> tuple[list[RunRecord], list[tuple[int, st
 # Formats
 
 
-def test_sacct_runs_are_numbered_steps_or_jobs_without_any():
-    runs, skipped, bad = split(read_sacct(lines(SACCT), {}, "local", ""))
+@pytest.mark.parametrize("order", [lambda rows: rows, lambda rows: rows[::-1], lambda rows: sorted(rows, key=len)])
+def test_sacct_runs_are_numbered_steps_or_jobs_without_any_in_any_order(order):
+    header, *rows = SACCT.splitlines(keepends=True)
+    place = {number: rows.index(row) + 2 for number, row in enumerate(order(rows), 2)}
+    runs, skipped, bad = split(read_sacct(iter([header, *order(rows)]), {}, "local", ""))
+    runs.sort(key=lambda run: run.job.key)
+    skipped, bad = (sorted((place[line], text) for line, text in found) for found in (skipped, bad))
     step, job = runs
     assert (step.job.key, step.job.app, step.job.user) == ("lab/4711.0.0", "lmp", "ann")
     assert (step.ranks, step.nodes, step.seconds) == (96, 4, 123.5)
@@ -85,13 +94,14 @@ def test_sacct_runs_are_numbered_steps_or_jobs_without_any():
         (3, "batch step"),
         (4, "extern step"),
         (6, "FAILED"),
-        (7, "CANCELLED"),
-        (9, "COMPLETED within a second"),
+        (7, "component of a heterogeneous step"),
+        (8, "CANCELLED"),
+        (10, "COMPLETED within a second"),
     ]
     assert bad == [
-        (10, "id is '47x4', expected a job id of Slurm's such as 4711 or 4711.0"),
-        (11, "nodes is 8, expected at most the 4 ranks"),
-        (12, "4 cells, expected 11 as in the first line"),
+        (11, "id is '47x4', expected a job id of Slurm's such as 4711 or 4711.0"),
+        (12, "nodes is 8, expected at most the 4 ranks"),
+        (13, "4 cells, expected 11 as in the first line"),
     ]
 
 
@@ -182,10 +192,25 @@ def test_dates_are_iso_or_unix_seconds_and_a_missing_one_is_computed():
     assert instant("end", "Unknown") == 0.0
     with pytest.raises(UnreadableLine, match="end is 'yesterday', expected a date"):
         instant("end", "yesterday")
-    with pytest.raises(UnreadableLine, match="expected a date"):
-        instant("end", "1772366400000")  # milliseconds
-    assert span(0.0, 100.0, 30.0) == (70.0, 100.0)
-    assert span(100.0, 0.0, 30.0) == (100.0, 130.0)
+    for text in ("1772366400000", "20260301", "20260301120000"):  # milliseconds, dates
+        with pytest.raises(UnreadableLine, match="expected a date"):
+            instant("end", text)
+    assert span("", "100", 30.0) == (70.0, 100.0)
+    assert span("100", "none", 30.0) == (100.0, 130.0)
+    with pytest.raises(UnreadableLine, match="end is '99', expected a time after the start, '100'"):
+        span("100", "99", 30.0)
+
+
+def test_of_local_times_that_occur_twice_those_count_that_fit_the_runtime(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for start, end, seconds in (("02:40", "02:10", 1800), ("02:10", "03:00", 3000), ("02:10", "03:00", 6600)):
+            began_at, ended_at = span(f"2026-10-25T{start}:00", f"2026-10-25T{end}:00", seconds)
+            assert ended_at - began_at == seconds
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @given(st.text(max_size=200))
@@ -286,7 +311,9 @@ def test_an_interrupted_import_is_completed_by_the_next(collector, tmp_path):
 
 
 def test_of_several_collectors_each_run_is_in_one_also_after_the_list_has_changed(collector, tmp_path):
-    records, _, _ = split(read_table(lines(csv_of(40)), {}, "lab", ""))
+    users = [f"{line},u{row}" for row, line in enumerate(csv_of(40).splitlines()[1:])]
+    table = "\n".join(["app,ranks,seconds,user", *users])
+    records, _, _ = split(read_table(lines(table), {}, "lab", ""))
     with collector_on(tmp_path / "second.duckdb") as second, collector_on(tmp_path / "third.duckdb") as third:
         everywhere = [collector.endpoint, second.endpoint, third.endpoint]
         with pytest.MonkeyPatch.context() as patch, Delivery(",".join(everywhere[:2])) as cut:
@@ -327,9 +354,11 @@ def test_the_first_bad_lines_are_shown_and_all_are_counted(collector, tmp_path, 
 
 def test_a_duplicate_job_in_a_file_is_a_bad_line(collector, tmp_path, capsys):
     file = tmp_path / "h.csv"
-    file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\n")
+    file.write_text("app,ranks,seconds,id\nfft,4,1,77\nfft,4,2,77\nfft,4,1,77\n")
     assert run(collector, file) == 65
-    assert capsys.readouterr().err == "line 3: job lab/77.0.0 is in line 2 already, expected another id or step\n"
+    out, err = capsys.readouterr()
+    assert err == "line 3: job lab/77.0.0 is in line 2 already, expected another id or step\n"
+    assert "not learned: 1 repeated line\n" in out
     assert stored(collector)[1] == [1.0]
 
 
@@ -384,11 +413,10 @@ def test_a_dry_run_sends_nothing(collector, tmp_path, capsys):
 
 def test_an_unreadable_file_is_one_line_and_status_65(collector, tmp_path, capsys):
     empty, wrong, cut = tmp_path / "e.csv", tmp_path / "w.csv", tmp_path / "c.csv.gz"
-    spoiled, plain = tmp_path / "s.csv.gz", tmp_path / "p.csv.gz"
+    spoiled = tmp_path / "s.csv.gz"
     whole = bytearray(gzip.compress(csv_of(2000).encode()))
     whole[10:40] = bytes(30)
     spoiled.write_bytes(whole)
-    plain.write_text(csv_of(3))
     empty.write_text("")
     wrong.write_text("a,b\n1,2\n")
     cut.write_bytes(gzip.compress(csv_of(2000).encode())[:-50])
@@ -396,7 +424,7 @@ def test_an_unreadable_file_is_one_line_and_status_65(collector, tmp_path, capsy
     assert run(collector, empty) == 65
     assert run(collector, wrong) == 65
     assert run(collector, wrong, "--map", "app=c") == 65
-    assert [run(collector, one) for one in (cut, spoiled, plain)] == [65, 65, 65]
+    assert [run(collector, one) for one in (cut, spoiled)] == [65, 65]
     assert capsys.readouterr().err.splitlines() == [
         f"barograph import: {tmp_path}/none.csv: No such file or directory",
         f"barograph import: {empty}: the file is empty",
@@ -404,8 +432,42 @@ def test_an_unreadable_file_is_one_line_and_status_65(collector, tmp_path, capsy
         f"barograph import: {wrong}: app=c: there is no column 'c', expected one of a, b",
         f"barograph import: {cut}: Compressed file ended before the end-of-stream marker was reached",
         f"barograph import: {spoiled}: Error -3 while decompressing data: invalid stored block lengths",
-        f"barograph import: {plain}: Not a gzipped file (b'ap')",
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            b"\x28\xb5\x2f\xfd....",
+            "the file is compressed by zstd, expected text, or text compressed by gzip, bzip2 or xz",
+        ),
+        ("app,ranks".encode("utf-16"), "the file is UTF-16, expected text"),
+        (b'{"jobs": []}\n', "the file looks like JSON, expected output of `sacct -P`, SWF or CSV"),
+        (b"05/04/2026 13:30:00;E;7.server;user=ann\n", "the file looks like an accounting log of PBS"),
+        (b'"JOB_FINISH" "10.108" 1736640000\n', "the file looks like an accounting log of LSF"),
+        (b"all.q:node1:" + b"0:" * 50 + b"\n", "the file looks like an accounting log of Grid Engine"),
+        (b"JobID           JobName  Partition\n", "the file looks like output of `sacct` without -P"),
+        (SWF.replace("-1 1 3 1 7", "-1 0 3 1 7").encode(), "no run that ended well in the file, expected at least one"),
+    ],
+)
+def test_a_file_of_another_format_or_without_a_run_is_refused(collector, tmp_path, capsys, content, reason):
+    file = tmp_path / "history"
+    file.write_bytes(content)
+    assert run(collector, file) == 65
+    assert reason in capsys.readouterr().err
+
+
+def test_compressed_files_are_read_whatever_their_names_and_runs_of_unknown_state_on_request(
+    collector, tmp_path, capsys
+):
+    file = tmp_path / "history.swf"
+    for module in (gzip, bz2, lzma):
+        file.write_bytes(module.compress(SWF.replace("-1 0 3 1 7", "-1 -1 3 1 7").encode()))
+        assert run(collector, file) == 65
+        assert "the state of 1 run is unknown: --assume-completed" in capsys.readouterr().out
+    assert run(collector, file, "--assume-completed") == 65
+    assert capsys.readouterr().out.startswith("1 run added, 1 known already\n")
 
 
 def test_standard_input_is_read_and_invalid_bytes_affect_only_their_line(collector):
@@ -448,33 +510,28 @@ def test_a_collector_of_another_protocol_version_is_an_error(collector, monkeypa
         list(delivery.send(iter(records)))
 
 
-def test_an_import_with_a_revoked_key_fails(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("role", "refusal"),
+    [
+        ("importer", "no answer from the collector"),
+        ("reader", "role is reader, expected agent, importer, writer or editor"),
+    ],
+    ids=["revoked", "another role"],
+)
+def test_an_import_with_a_key_that_is_not_admitted_fails(tmp_path, monkeypatch, role, refusal):
     monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 1.0)
     directory = tmp_path / "keys"
     keys.init(directory)
-    key = load(keys.add(directory, "importer", "revoked"))
-    keys.revoke(directory, "revoked")
+    key = load(keys.add(directory, role, "one"))
     records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
+    if role == "importer":
+        keys.revoke(directory, "one")
     with (
         collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
         Delivery(collector.endpoint, key) as delivery,
     ):
-        wait_until(lambda: collector.counters.rejected["key"], "the key is refused")
-        with pytest.raises(CollectorUnreachable, match="no answer from the collector"):
+        if role == "importer":
+            wait_until(lambda: collector.counters.rejected["key"], "the key is refused")
+        with pytest.raises(CollectorUnreachable, match=refusal):
             list(delivery.send(iter(records)))
-
-
-def test_an_import_with_a_key_of_another_role_fails_and_names_the_expected_roles(tmp_path, monkeypatch):
-    monkeypatch.setattr(transport, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(transport, "TIMEOUT_SECONDS", 1.0)
-    directory = tmp_path / "keys"
-    keys.init(directory)
-    key = load(keys.add(directory, "reader", "staff"))
-    records, _, _ = split(read_table(lines(csv_of(1)), {}, "lab", ""))
-    with (
-        collector_on(tmp_path / "log.duckdb", keyring=keys.Keyring(directory)) as collector,
-        Delivery(collector.endpoint, key) as delivery,
-        pytest.raises(CollectorUnreachable, match="role is reader, expected agent, importer, writer or editor"),
-    ):
-        list(delivery.send(iter(records)))

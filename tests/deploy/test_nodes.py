@@ -22,7 +22,7 @@ def put(collector: Collector, *rows: tuple[str, float, int]) -> None:
             seq += 1
             excess, check = 0.045 if suspected else math.nan, "a benchmark beside another node"
             values = {"host": host, "jobs": 30, "blamed": 20, "score": score, "excess": excess, "suspected": suspected,
-                      "check": check, "at": 1.7e9}  # fmt: skip
+                      "advice": check, "time": 1.7e9}  # fmt: skip
             producer.append(seq, "suspects", 1, values)
             producer.receive_ack(seq)
 

@@ -46,7 +46,7 @@ def test_the_wheel_holds_the_packages_the_shim_and_what_operators_need_and_nothi
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
     tops = {name.partition("/")[0] for name in names}
-    packages = {"barograph", "barograph_agent", "barograph_collector", "barograph_modeler", "barograph_alerts"}
+    packages = {f"barograph{name}" for name in ("", "_agent", "_collector", "_modeler", "_alerts", "_lab")}
     info = {f"barograph-{wheel.name.split('-')[1]}.{kind}" for kind in ("data", "dist-info")}
     assert tops == packages | info
     assert {f"{package}/py.typed" for package in packages} | {"barograph_agent/libbarograph.so"} <= names
@@ -127,7 +127,7 @@ def test_bash_completes_commands_and_options(installed):
     script = installed / "share/bash-completion/completions/barograph"
     assert completed(script, "barograph", "sta") == ["status"]
     assert "--collector" in completed(script, "barograph", "status", "--")
-    assert completed(script, "barograph", "export", "--format", "c") == ["csv"]
+    assert completed(script, "barograph", "status", "--state", "st") == ["stalled"]
 
 
 def test_zsh_reads_the_completion(installed):

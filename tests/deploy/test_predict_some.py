@@ -92,7 +92,7 @@ def test_what_to_do_about_a_modeler_that_does_not_answer_depends_on_how(error: E
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(modeler.urllib.request, "urlopen", fail)
+    monkeypatch.setattr(modeler.DIRECT, "open", fail)
     with pytest.raises(modeler.ModelerUnavailable) as raised:
         modeler.ask("http://modeler", {})
     assert str(raised.value) == f"no answer from the modeler at http://modeler: {advice}"
@@ -121,9 +121,9 @@ def test_a_command_waits_while_an_application_is_learned_and_a_page_does_not(mon
 
     monkeypatch.setattr(modeler, "ask", learn)
     monkeypatch.setattr(modeler, "_AGAIN_SECONDS", 0.0)
-    page = modeler.ModelerClient("http://127.0.0.1:1", lambda: 0.0)
+    page = modeler.ModelerClient(["http://127.0.0.1:1"], lambda: 0.0)
     text = "solver is being learned at this moment: ask again in a few seconds"
     assert ViewContext(None, page).predict({}) == (None, text)  # type: ignore[arg-type]
-    report = modeler.ModelerClient("http://127.0.0.1:1", lambda: 0.0, "report")
+    report = modeler.ModelerClient(["http://127.0.0.1:1"], lambda: 0.0, "report")
     assert ViewContext(None, report).predict({}) == ({"refusal": None}, "")  # type: ignore[arg-type]
     assert capsys.readouterr().err == "barograph report: solver is being learned at this moment; waiting\n"

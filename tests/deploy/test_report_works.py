@@ -36,7 +36,7 @@ def write_runs(
                      "ranks": ranks, "nodes": 1, "host": "n1", "started_at": started, "scheduler": "none",
                      "account": "", "unique_id": ""},
             "assignments": {"job": job, "workload": workload + label, "family": workload, "how": "first",
-                            "reason": "", "at": started},
+                            "reason": "", "time": started},
             "runs": {"job": job, "ended_at": started + seconds, "runtime_seconds": seconds, "exit_status": 0,
                      "intervals": 0, "dropped": 0, "imported": 0},
         }  # fmt: skip

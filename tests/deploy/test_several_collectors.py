@@ -31,7 +31,6 @@ from barograph.views.modeler import ModelerClient
 from barograph.views.refusal import PatientReader
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.settings.sources import ConfigError
-from barograph_collector.ingest.intake import DRAINED
 from barograph_collector.server import Collector
 from helpers.fleet import Fleet, SharedFleet, put_examples
 from helpers.log import Producer, collector_on
@@ -73,7 +72,7 @@ def put(collector: Collector, *jobs: tuple[str, str, float], suspect: str = "") 
             producer.append(2 * number + 2, "runs", 1, end)
         if suspect:
             values = {"host": suspect, "jobs": 9, "blamed": 8, "score": 2.0, "excess": 0.1, "suspected": 1,
-                      "check": "memory", "at": NOW}  # fmt: skip
+                      "advice": "memory", "time": NOW}  # fmt: skip
             producer.append(2 * len(jobs) + 1, "suspects", 1, values)
         producer.receive_ack(2 * len(jobs) + bool(suspect))
 
@@ -118,23 +117,26 @@ def test_a_collector_that_takes_no_rows_is_named_and_a_canary_has_the_reason(
     pair: list[Collector], capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(pair[0], ("lab/1.0.0", "ann", NOW))
-    pair[1].drain(True)
-    drained = pair[1].endpoint
-    assert status("--collector", f"{pair[0].endpoint},{drained}", capsys=capsys) == (
-        0, ["lab/1.0.0"], f"barograph status: {drained}: {DRAINED}\n",
+    pair[1].space.reserve, full = 2**62, pair[1].endpoint
+    assert status("--collector", f"{pair[0].endpoint},{full}", capsys=capsys) == (
+        0, ["lab/1.0.0"], f"barograph status: {full}: {pair[1].space.complaint}\n",
     )  # fmt: skip
-    assert status("--collector", drained, "--jobs", "1", capsys=capsys)[2] == f"barograph status: {DRAINED}\n"
-    assert main(["canary", "--collector", drained, "--seconds", "0.2"]) == 69
+    told = status("--collector", full, "--jobs", "1", capsys=capsys)[2]
+    assert told == f"barograph status: {pair[1].space.complaint}\n"
+    assert main(["canary", "--collector", full, "--seconds", "0.2"]) == 69
     found = capsys.readouterr().err
-    assert found == f"barograph canary: the collector at {drained} has not acknowledged the job: {DRAINED}\n"
+    assert found.startswith(
+        f"barograph canary: the collector at {full} has not acknowledged the job: the disk of the log"
+    )
 
 
-def test_nodes_are_those_that_the_first_collector_has(
+def test_nodes_are_those_of_all_shards_with_most_evidence_first(
     pair: list[Collector], capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(pair[0], suspect="n7")
+    put(pair[1], suspect="n8")
     assert main(["nodes", "--json", "--collector", f"{pair[0].endpoint},{pair[1].endpoint}"]) == 0
-    assert json.loads(capsys.readouterr().out)["host"] == "n7"
+    assert [json.loads(line)["host"] for line in capsys.readouterr().out.splitlines()] == ["n7", "n8"]
 
 
 def cut(rows: list[dict[str, Any]], quota: int, limit: int) -> list[dict[str, Any]]:
@@ -178,7 +180,10 @@ def facility(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
         pair = [one.endpoint, other.endpoint]
         for fleet in (Fleet(whole.endpoint, LATELY), SharedFleet(pair, LATELY)):
             put_examples(fleet)
-            jobs = [fleet.job(f"lab/{number}.0.0", "wrf", age=9000 - number) for number in range(200, 230)]
+            jobs = [
+                fleet.job(f"lab/{number}.0.0", "wrf", user="amara" if number % 2 else "boris", age=9000 - number)
+                for number in range(200, 230)
+            ]
             fleet.put("jobs", jobs)
             fleet.put("runs", [fleet.run(job, 100 + number) for number, job in enumerate(jobs)])
             singles = [row for job in jobs for row in fleet.blocks(job, 20)]
@@ -186,10 +191,10 @@ def facility(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
             fleet.put(
                 "assignments",
                 [{"job": job["job"], "workload": f"{job['workload']}+{number % 3}", "family": job["workload"],
-                  "how": "same", "reason": "as before", "at": job["started_at"]} for number, job in enumerate(jobs)],
+                  "how": "same", "reason": "as before", "time": job["started_at"]} for number, job in enumerate(jobs)],
             )  # fmt: skip
             named = {"target": f"{jobs[0]['workload']}+1", "action": "name", "argument": "storm", "editor": "ann"}
-            fleet.put("work_edits", [named | {"at": LATELY}])
+            fleet.put("work_edits", [named | {"time": LATELY}])
             fleet.deliver()
         yield whole.endpoint, ",".join(pair)
 
@@ -198,7 +203,7 @@ def facility(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
 def site(collectors: str, limits: QueryLimits = PATIENT) -> Iterator[TestClient]:
     with LogViews(collectors, limits=limits, clock=lambda: LATELY) as log:
         urls = dict.fromkeys(("collector", "modeler", "alerts"), f"{AWAY}/metrics")
-        yield TestClient(create(log, ModelerClient(AWAY, log.clock), urls), base_url="http://127.0.0.1")
+        yield TestClient(create(log, ModelerClient([AWAY], log.clock), urls), base_url="http://127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +246,7 @@ def test_a_page_with_a_collector_that_is_away_says_so_and_shows_the_jobs_of_the_
         assert known
         assert client.get(f"/job/{known[0]}").status_code == 200
         unknown = client.get("/job/lab/none.0.0")
-        assert (unknown.status_code, f"no answer from the collector at {NOWHERE}" in unknown.text) == (503, True)
+        assert (unknown.status_code, f"No answer from the collector at {NOWHERE}" in unknown.text) == (503, True)
 
 
 def test_a_report_without_one_collector_names_it(
@@ -249,24 +254,27 @@ def test_a_report_without_one_collector_names_it(
 ) -> None:
     monkeypatch.setattr("barograph.report.command.BATCH", QueryLimits(100_000, 10.0, 0.5))
     output = tmp_path / "report.html"
-    collectors = f"{NOWHERE},{facility[1].split(',')[1]}"
+    collectors = f"{NOWHERE},{facility[1].split(',')[0]}"
     code = main(["report", "--app=wrf", f"--collector={collectors}", f"--modeler={AWAY}", f"--output={output}"])
     assert (code, f"{NOWHERE} did not answer: what is there is missing" in capsys.readouterr().err) == (69, True)
     assert f"No answer from {NOWHERE}" in output.read_text()
 
 
-def test_the_pipeline_has_the_metrics_of_each_collector() -> None:
-    pair = "tcp://log1:7450,tcp://[::1]:7460"
-    assert metrics("http://log1:7452", pair) == {
+def test_the_pipeline_has_the_metrics_of_each_shard() -> None:
+    pair, modelers = "tcp://log1:7450,tcp://[::1]:7460", ["http://log1:7452", "http://[::1]:7462"]
+    assert metrics(modelers, pair) == {
         "collector tcp://log1:7450": "http://log1:7451/metrics",
+        "modeler tcp://log1:7450": "http://log1:7452/metrics",
+        "alerts tcp://log1:7450": "http://log1:7453/metrics",
         "collector tcp://[::1]:7460": "http://[::1]:7461/metrics",
-        "modeler": "http://log1:7452/metrics",
-        "alerts": "http://log1:7453/metrics",
+        "modeler tcp://[::1]:7460": "http://[::1]:7462/metrics",
+        "alerts tcp://[::1]:7460": "http://[::1]:7463/metrics",
     }
-    given = metrics("http://log1:7452", pair, "http://a:1,http://b:2")
-    assert list(given.values())[:2] == ["http://a:1/metrics", "http://b:2/metrics"]
-    with pytest.raises(ConfigError, match="collector_metrics: 1 addresses, expected 2, one of each collector"):
-        PageSettings(collector=pair, collector_metrics="http://a:1").check()
+    given = metrics(modelers, pair, "http://a:1,http://b:2")
+    assert [url for name, url in given.items() if "collector" in name] == ["http://a:1/metrics", "http://b:2/metrics"]
+    for name in ("collector_metrics", "modeler"):
+        with pytest.raises(ConfigError, match=f"{name}: 1 addresses, expected 2, one of each collector"):
+            PageSettings(collector=pair, **{name: "http://a:1"}).check()
 
 
 def sql(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, Any, str]:
@@ -296,32 +304,24 @@ def test_sql_has_the_rows_of_each_collector_with_its_address(
     assert f"no answer from the collector at {NOWHERE}" in err
 
 
-def test_an_export_has_the_rows_of_all_collectors_or_is_not_written(
+def test_a_file_has_the_rows_of_all_collectors_or_is_not_written(
     facility: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, pair = facility
+    query = "SELECT * FROM runs JOIN jobs USING (job) WHERE app = 'wrf'"
     found = {}
     for name, collectors in (("whole", whole), ("pair", pair)):
         output = tmp_path / f"{name}.parquet"
-        assert main(["export", "runs", f"--collector={collectors}", f"--output={output}", "--app=wrf"]) == 0
+        assert main(["sql", query, f"--collector={collectors}", f"--output={output}"]) == 0
         found[name] = pq.read_table(output)
     assert found["whole"].column_names == found["pair"].column_names[1:]
     assert sorted(found["whole"]["job"].to_pylist()) == sorted(found["pair"]["job"].to_pylist())
     assert set(found["pair"]["collector"].to_pylist()) == set(pair.split(","))
-    lines = []
-    for collectors in facility:
-        output = tmp_path / "runs.jsonl"
-        options = ["--format=extrap", "--app=wrf", f"--collector={collectors}", f"--output={output}"]
-        assert main(["export", *options]) == 0
-        lines.append(sorted(output.read_text().splitlines()))
-    assert lines[0] == lines[1]
     missing = tmp_path / "missing.parquet"
     capsys.readouterr()
-    assert main(["export", "runs", f"--collector={NOWHERE},{whole}", f"--output={missing}"]) == 69
+    assert main(["sql", query, f"--collector={NOWHERE},{whole}", f"--output={missing}"]) == 69
     assert f"no answer from the collector at {NOWHERE}" in capsys.readouterr().err
     assert not missing.exists()
-    assert main(["export", "runs", f"--collector={pair}", f"--output={missing}", "--app=wfr"]) == 65
-    assert "app 'wfr' has no jobs in the log" in capsys.readouterr().err
 
 
 def test_work_of_two_collectors_is_that_of_one_with_all_rows(

@@ -170,7 +170,7 @@ def test_text_has_enough_contrast_in_both_themes(browser: Browser, tmp_path: Pat
     with running(tmp_path, 100) as address:
         for scheme in ("light", "dark"):
             with opened(browser, address, scheme) as page:
-                names = ["--ink", "--quiet", "--link", "--slow", "--stalled", "--fast", "--recovered", "--healthy"]
+                names = ["--ink", "--quiet", "--link", "--slow", "--stalled", "--recovered", "--healthy"]
                 for ground in ("--paper", "--sheet"):
                     for name in names:
                         ratio = page.evaluate(CONTRAST, [name, ground])

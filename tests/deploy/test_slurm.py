@@ -81,7 +81,7 @@ def test_a_step_is_in_the_log_with_its_user_and_how_it_ended(slurm: Cluster, ser
     assert (run["exit_status"], run["intervals"], run["dropped"]) == (0, 100, 0)
     assert 0.1 < run["runtime_seconds"] < time.time() - began
     assert intervals(service, latest(service)) == {"0": 100}
-    assert list(slurm.rings.glob("*/*")) == list(slurm.spool.glob("*/lab-*")) == []
+    assert list(slurm.rings.glob("barograph/*/*")) == list(slurm.spool.glob("barograph/*/lab-*")) == []
 
 
 def test_each_node_of_a_step_reports_its_ranks_and_the_first_one_the_job(
@@ -197,7 +197,7 @@ def test_the_users_own_preload_stays_behind_the_shim(slurm: Cluster) -> None:
 def test_a_step_in_a_batch_job_is_preloaded_once_and_has_rings_of_its_own(slurm: Cluster) -> None:
     job = slurm.batch("echo $LD_PRELOAD $BAROGRAPH_RING_DIR; srun printenv LD_PRELOAD BAROGRAPH_RING_DIR")
     slurm.settle()
-    rings = f"{slurm.rings}/barograph-65534/slurm-{job}@n1"
+    rings = f"{slurm.rings}/barograph/65534/slurm-{job}@n1"
     assert slurm.output(job) == f"{shim.library()} {rings}/0.batch\n{shim.library()}\n{rings}/0.0\n"
 
 
@@ -245,8 +245,8 @@ def test_intervals_spooled_during_an_outage_are_delivered_by_the_users_next_job(
     slurm.configure(collector="tcp://127.0.0.1:1")
     assert slurm.run(*command, "40", "1000", "/dev/null", user=USER).returncode == 0
     slurm.settle()
-    assert list(slurm.rings.glob("*/*")) == []
-    (waiting,) = slurm.spool.glob("*/lab-*")
+    assert list(slurm.rings.glob("barograph/*/*")) == []
+    (waiting,) = slurm.spool.glob("barograph/*/lab-*")
     slurm.configure(collector=service.endpoint)
     assert slurm.run(*command, "41", "1000", "/dev/null", user=USER).returncode == 0
     slurm.settle()

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from barograph.operate.supervisor import (
-    BACKOFF_LIMIT_SECONDS,
-    STABLE_SECONDS,
+    RESTART_SECONDS,
     START_SECONDS,
     STOP_SECONDS,
-    WATCHDOG_SECONDS,
     SupervisedDaemon,
     Supervisor,
 )
@@ -33,8 +30,6 @@ class Script:
     ready: float = 0.0
     lives: float = NEVER
     status: int = 1
-    beats_until: float = NEVER
-    """It notifies each second from when it is ready until then."""
     leaves: float = 0.0
     """It ends so long after SIGTERM."""
 
@@ -79,18 +74,17 @@ class FakeProcess:
         self._channel = "\0" + channel[1:]
         self._born = world.now
         self._end, self._status = self._born + self._script.lives, self._script.status
-        self._beat = self._born + self._script.ready
+        self._ready_at = self._born + self._script.ready
         self.returncode: int | None = None
         self._note("start")
         self.notify()
 
     def notify(self) -> None:
-        """Send what it has sent by now."""
-        while self.poll() is None and self._beat <= min(self._world.now, self._born + self._script.beats_until):
-            # Of a full channel the supervisor has not read what is there already.
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one, suppress(BlockingIOError):
-                one.sendto(b"READY=1\nWATCHDOG=1", socket.MSG_DONTWAIT, self._channel)
-            self._beat = max(self._beat + 1.0, self._world.now + 1.0)
+        """Say once that it is ready."""
+        if self.poll() is None and self._ready_at <= self._world.now:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"READY=1", socket.MSG_DONTWAIT, self._channel)
+            self._ready_at = NEVER
 
     def poll(self) -> int | None:
         if self.returncode is None and self._world.now >= self._end:
@@ -179,47 +173,25 @@ def test_a_shutdown_ends_a_start() -> None:
         assert world.now == pytest.approx(3.0, abs=0.1)
 
 
-def test_one_that_ends_again_and_again_is_restarted_at_once_and_then_later_and_later() -> None:
-    with supervised(log=Script(), a=Script(lives=1.0)) as (world, supervisor):
+def test_a_daemon_that_ends_is_restarted_after_a_pause_and_no_other() -> None:
+    with supervised(log=Script(), a=Script(lives=3.0)) as (world, supervisor):
         supervisor.start(world)
         run(world, supervisor, 60.0)
-        starts = world.times("a", "start")
-        pauses = [late - early - 1.0 for early, late in itertools.pairwise(starts)]
-        assert pauses == pytest.approx([0.0, 1.0, 2.0, 4.0, 8.0, *[BACKOFF_LIMIT_SECONDS] * (len(pauses) - 5)])
-        assert len(pauses) > 6
-        assert world.times("log", "start") == [0.0]
-
-
-def test_one_that_has_run_for_long_is_restarted_at_once_again() -> None:
-    with supervised(a=Script(lives=STABLE_SECONDS + 1.0)) as (world, supervisor):
-        supervisor.start(world)
-        run(world, supervisor, 4 * (STABLE_SECONDS + 1.0))
         ends, (_, *starts) = world.times("a", "end"), world.times("a", "start")
-        assert starts == ends
-        assert len(ends) == 4
-
-
-def test_a_silent_daemon_is_killed_when_its_time_is_over_and_no_other() -> None:
-    with supervised(log=Script(), a=Script(beats_until=10.0)) as (world, supervisor):
-        supervisor.start(world)
-        run(world, supervisor, 10.0 + WATCHDOG_SECONDS - 1.0)
-        assert world.order("KILL") == []
-        run(world, supervisor, 2.0)
-        assert world.order("KILL") == ["a"]
-        assert len(world.times("a", "start")) == 2
-        run(world, supervisor, WATCHDOG_SECONDS - 2.0)
-        assert world.order("KILL") == ["a"]
+        assert [start - end for end, start in zip(ends, starts, strict=False)] == pytest.approx(
+            [RESTART_SECONDS] * len(starts), abs=0.3
+        )
+        assert len(starts) > 10
         assert world.times("log", "start") == [0.0]
 
 
-def test_a_restarted_daemon_may_take_longer_than_the_watchdog_to_be_ready() -> None:
+def test_a_restarted_daemon_may_take_any_time_to_be_ready() -> None:
     with supervised(a=Script()) as (world, supervisor):
         supervisor.start(world)
-        world.scripts["a"] = Script(ready=2 * WATCHDOG_SECONDS)
+        world.scripts["a"] = Script(ready=2 * START_SECONDS)
         world.running[0].kill()
-        run(world, supervisor, 2 * WATCHDOG_SECONDS + 10.0)
+        run(world, supervisor, 3 * START_SECONDS)
         assert len(world.times("a", "start")) == 2
-        assert len(world.times("a", "KILL")) == 1
 
 
 def test_daemons_stop_one_after_the_other_in_reverse_order() -> None:
@@ -242,13 +214,6 @@ def test_stopping_takes_no_longer_than_its_limit_and_kills_only_what_does_not_st
     assert world.order("TERM") == ["b", "a", "log"]
     assert set(world.order("KILL")) >= set(stuck)
     assert world.order("end") == ["b", "a", "log"]
-
-
-def test_what_has_ended_is_not_stopped() -> None:
-    with supervised(log=Script(), a=Script(lives=1.0)) as (world, supervisor):
-        supervisor.start(world)
-        world.wait(2.0)
-    assert world.order("TERM") == ["log"]
 
 
 def test_a_reload_reaches_those_that_run_and_can_reload() -> None:

@@ -15,10 +15,9 @@ import pytest
 
 from barograph.cli import MISSING_EXTRA
 from barograph.operate import config
-from barograph.operate.supervisor import SupervisedDaemon, Supervisor
-from barograph_collector.daemon.service import Exit, Shutdown
+from barograph_collector.daemon.service import Exit
 from helpers import confined
-from helpers.log import DEADLINE_SECONDS, wait_until
+from helpers.log import DEADLINE_SECONDS
 from helpers.up import free_ports
 
 SYSTEMD = Path(__file__).resolve().parents[2] / "deploy/systemd"
@@ -138,48 +137,3 @@ def test_the_target_wants_every_unit_and_each_stops_with_it() -> None:
 def test_the_shipped_configuration_is_valid() -> None:
     found = config.effective(SYSTEMD / "barograph.toml", {})
     assert found["collector"]["state"].value == found["modeler"]["state"].value == Path("/var/lib/barograph")
-
-
-@pytest.mark.process
-def test_a_frozen_daemon_is_killed_and_restarted_and_others_are_not(tmp_path: Path) -> None:
-    """The supervisor of `barograph up` does what systemd does with WatchdogSec."""
-    program, lives, beats = (tmp_path / name for name in ("daemon.py", "lives", "beats"))
-    for count in (lives, beats):
-        count.touch()
-    program.write_text(
-        "import os, pathlib, signal, sys, time\n"
-        "from barograph_collector.daemon.notify import Notifier\n"
-        "lives, beats = map(pathlib.Path, sys.argv[1:])\n"
-        "lives.write_text(lives.read_text() + '.')\n"
-        "notifier = Notifier(os.environ)\n"
-        "notifier.ready()\n"
-        "if len(lives.read_text()) == 1:\n"
-        "    os.kill(os.getpid(), signal.SIGSTOP)\n"
-        "while True:\n"
-        "    notifier.alive()\n"
-        "    beats.write_text(beats.read_text() + '.')\n"
-        "    time.sleep(notifier.alive_seconds)\n"
-    )
-    command = [sys.executable, str(program), str(lives), str(beats)]
-    now = [0.0]
-    supervisor = Supervisor([SupervisedDaemon("odd", command)], watchdog_seconds=1.0, clock=lambda: now[0])
-
-    def wait_for(count: Path, least: int) -> None:
-        def enough() -> bool:
-            supervisor.check()
-            return len(count.read_text()) >= least
-
-        wait_until(enough, f"{count.name} are {least}")
-
-    with Shutdown() as shutdown:
-        supervisor.start(shutdown)
-        now[0] += 2.0
-        try:
-            wait_for(lives, 2)
-            for beat in range(1, 5):
-                # Its time goes on when it has been heard of, however long that took.
-                wait_for(beats, beat)
-                now[0] += 0.9
-        finally:
-            supervisor.stop()
-    assert len(lives.read_text()) == 2

@@ -49,9 +49,16 @@ def test_a_killed_daemon_is_restarted_and_ctrl_c_stops_all_in_order(tmp_path):
     assert "is killed" not in service.log.read_text()
 
 
+def short_periods(directory: Path) -> Path:
+    """A configuration with which a period is over while a test waits."""
+    file = directory / "config.toml"
+    file.write_text("[collector]\nlake_period = 2\n")
+    return file
+
+
 def test_up_brings_rows_into_a_lake(tmp_path):
     lake = tmp_path / "lake"
-    with Up(tmp_path, f"--lake={lake}") as service:
+    with Up(tmp_path, f"--lake={lake}", f"--config={short_periods(tmp_path)}") as service:
         service.wait_for(f"the lake {lake} has rows up to 0 of log ")
         command = [sys.executable, "-m", "barograph", "run", "--", "true"]
         subprocess.run(command, env=service.environment, check=True, timeout=120)
@@ -67,15 +74,17 @@ def scores(lake: Path) -> int:
     return found
 
 
-def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
+def test_two_shards_share_the_users_and_one_lake(tmp_path):
     """One of them is killed, and what was acknowledged is in the lake once all the same."""
     lake = tmp_path / "lake"
-    with Up(tmp_path, f"--lake={lake}", "--shards=2", ports=15) as service:
+    options = (f"--lake={lake}", f"--config={short_periods(tmp_path)}", "--shards=2")
+    with Up(tmp_path, *options, ports=15) as service:
         service.wait_for(" INFO collector2 listening on ")
         other = f"tcp://127.0.0.1:{service.port + 10}"
         environment = {**service.environment, "BAROGRAPH_COLLECTOR": f"{service.endpoint},{other}"}
         file = tmp_path / "runs.csv"
-        file.write_text("app,ranks,seconds\n" + "".join(f"fft,{2 ** (row % 4)},{row + 1}\n" for row in range(60)))
+        rows = (f"fft,{2 ** (row % 4)},{row + 1},u{row}\n" for row in range(60))
+        file.write_text("app,ranks,seconds,user\n" + "".join(rows))
         command = [sys.executable, "-m", "barograph", "import", str(file), "--cluster=lab"]
         subprocess.run(command, env=environment, check=True, timeout=120)
         os.kill(service.pid(f"--state={service.state / 'shard2'}"), signal.SIGKILL)
@@ -83,21 +92,21 @@ def test_two_collectors_share_the_runs_and_one_lake(tmp_path):
         done = subprocess.run(command, env=environment, check=True, timeout=120, capture_output=True, text=True)
         assert done.stdout.startswith("0 runs added, 60 known already")
 
-        def published() -> list[int]:
+        counts: list[int] = []
+
+        def published() -> int:
+            # Who reads the catalog keeps the collectors from it, and they him.
             with contextlib.suppress(duckdb.Error), opened(lake) as connection:
-                query = "SELECT count(*) FROM lake.runs JOIN lake.scores USING (collector, job) GROUP BY collector"
-                return [count for (count,) in connection.execute(query).fetchall()]
-            return []
+                query = "SELECT count(*) FROM lake.runs JOIN lake.jobs USING (collector, job) GROUP BY collector"
+                counts[:] = [count for (count,) in connection.execute(query).fetchall()]
+            return sum(counts)
 
         with urllib.request.urlopen(
             f"http://127.0.0.1:{service.port + 4}/applications", timeout=DEADLINE_SECONDS
         ) as page:
             assert '<td class="n">60</td>' in page.read().decode(), "one page has the runs of both"
-        wait_until(lambda: scores(lake) >= 60, "the files have all scores", every=0.1)
-        # Who reads the catalog keeps the collectors from it.
-        wait_until(lambda: sum(published()) >= 60, "all runs are in the lake with their scores", every=1.0)
-        assert sum(published()) == 60
-        assert len(published()) == 2
+        wait_until(lambda: published() >= 60, "all runs are in the lake with their jobs", every=1.0)
+        assert (sum(counts), len(counts)) == (60, 2)
 
 
 def test_daemons_end_when_their_supervisor_is_killed(tmp_path):

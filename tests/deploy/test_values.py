@@ -35,7 +35,7 @@ def test_whatever_an_agent_writes_is_shown(seed: int, tmp_path: Path) -> None:
         collector.start()
         try:
             with LogViews(collector.endpoint, clock=lambda: NOW + 900.0) as view:
-                site = create(view, ModelerClient(AWAY, view.clock), {}, None)
+                site = create(view, ModelerClient([AWAY], view.clock), {}, None)
                 client = TestClient(site, base_url="http://127.0.0.1", raise_server_exceptions=False)
                 pages = [*SHOWN, *(f"/job/{quote(job)}" for job in jobs)]
                 pages += [f"/application?cluster={quote(cluster)}&app={quote(app)}" for cluster, app in apps]
@@ -52,7 +52,7 @@ def test_whatever_an_agent_writes_is_shown(seed: int, tmp_path: Path) -> None:
                     assert barograph(["report", "--app", app, "--output", str(tmp_path / "app.html"), *at]) in (0, 65)
             for table in ("jobs", "runs", "blocks", "features"):
                 output = str(tmp_path / f"{table}.parquet")
-                assert barograph(["export", table, "--output", output, *at]) in (0, 65)
+                assert barograph(["sql", f"FROM {table}", "--output", output, *at]) == 0
         except CommandError as error:
             raise AssertionError(str(error)) from error
         finally:

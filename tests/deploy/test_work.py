@@ -23,7 +23,7 @@ def put(writer: LogWriter, up: Up, simulation: Simulation, number: int, row: dic
     job = simulation.job()
     name = job["jobs"]["job"][0]
     whole = {"scheduler": "none", "account": "", "unique_id": ""}
-    writer.put("jobs", 1, {key: value[0] for key, value in job["jobs"].items() if key != "offset"} | whole)
+    writer.put("jobs", 1, {key: value[0] for key, value in job["jobs"].items() if key != "log_offset"} | whole)
     if row is not None:
         writer.put("works", 1, {"job": name, **row})
     wait_until(lambda: writer.pump() or writer.idle, "it is stored")
@@ -60,6 +60,9 @@ def test_groups_are_listed_newest_first_with_what_distinguishes_them(service):
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(row["runs"], row["family"]) for row in found] == [(1, FAMILY), (1, FAMILY), (3, FAMILY)]
     assert [row["workload"].removeprefix(FAMILY)[:1] for row in found] == ["+", "+", ""]
+    assert [(row["judged"], row["healthy"]) for row in found] == [(0, 0)] * 3
+    assert all(row["started_at"] < 2_000_000 for row in found)
+    assert "earlier runs of" not in found[-1]["reason"]
     table = service.run("work").stdout
     assert "2400 o'clock" in table
     assert "nothing is known of what was asked for: process: it has ended" in " ".join(table.split())

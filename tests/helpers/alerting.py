@@ -74,6 +74,19 @@ def running(log: Path, url: str, *command: str | Path) -> Iterator[subprocess.Po
             process.wait(DEADLINE_SECONDS)
 
 
+def alerting(directory: Path, port: int) -> contextlib.AbstractContextManager[object]:
+    """An Alertmanager on this port with the directory's `alertmanager.yml`."""
+    return running(
+        directory / "alertmanager.log",
+        f"http://127.0.0.1:{port}/-/ready",
+        tool("prometheus-alertmanager"),
+        f"--config.file={directory / 'alertmanager.yml'}",
+        f"--storage.path={directory / 'alertmanager'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    )
+
+
 @contextlib.contextmanager
 def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = "3s") -> Iterator[Up]:
     """Barograph, Prometheus and Alertmanager; rules and routes as shipped, but alarms of jobs wait for seconds only.
@@ -82,7 +95,7 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
     the Alertmanager as `alertmanager`. Its `hurry()` makes alarms of daemons wait for seconds only, too: until then a
     daemon has to be away for as long as the rules say, which on a busy machine none is.
     """
-    prometheus, alertmanager = tool("prometheus"), tool("prometheus-alertmanager")
+    prometheus = tool("prometheus")
     ports = free_ports(2)
     rules = (RULES / "barograph.rules.yml").read_text()
     rules = rules.replace("for: 30s", f"for: {patience}")
@@ -101,15 +114,7 @@ def watched(directory: Path, webhook: Webhook, *arguments: str, patience: str = 
             f"static_configs: [{{targets: [{targets}]}}]}}]\n"
         )
         with (
-            running(
-                directory / "alertmanager.log",
-                f"http://127.0.0.1:{ports + 1}/-/ready",
-                alertmanager,
-                f"--config.file={directory / 'alertmanager.yml'}",
-                f"--storage.path={directory / 'alertmanager'}",
-                f"--web.listen-address=127.0.0.1:{ports + 1}",
-                "--cluster.listen-address=",
-            ),
+            alerting(directory, ports + 1),
             running(
                 directory / "prometheus.log",
                 f"http://127.0.0.1:{ports}/-/ready",

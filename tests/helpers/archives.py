@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from barograph_agent.protocol import wire
 from barograph_collector.lake.place import Lake
-from barograph_collector.lake.publisher import Publisher
+from barograph_collector.lake.sealer import Sealer
 from barograph_collector.query.sql import Querier
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET
@@ -30,38 +30,35 @@ class History:
         """lake: by default one in a directory below `root`."""
         self.root = root
         self._lake = lake or Lake.at(root / "lake")
-        self.day = FIRST
-        self._hot_days = hot_days
+        self.day = float(FIRST)
+        self.hot_days = hot_days
         self.open()
 
     def open(self, lake: bool = True) -> None:
         """Open the log, with or without its lake."""
         system = calendar_at(lambda: self.day * DAY_SECONDS)
         self.store = Store(self.root / "log.duckdb", system=system, lake=self._lake.data if lake else None)
-        self.publisher = Publisher(self.store, self._lake, seconds=0.0)
-        self.publisher.archiver.retention = Retention(hot_days=self._hot_days)
+        self.sealer = Sealer(self.store, self._lake, system, retention=Retention(hot_days=self.hot_days))
 
     def write(self, days: int, rows: int = 60) -> None:
-        """Rows of some daily tables on so many days."""
+        """Rows of some daily tables on so many days, in two periods each."""
         for _ in range(days):
             for _ in range(2):
                 numbers = np.random.default_rng(self.store.head)
                 entries = [any_rows(table, rows, numbers, 2) for table in WRITTEN]
                 self.store.commit(entries, {"s": self.store.head + 1})
-                while self.publisher.publish():
-                    pass
-            self.day += 1
-            self.store.apply_retention(Retention())
+                self.day += 0.5
+            self.store.apply_retention(self.sealer.retention)
 
-    def settle(self) -> None:
-        """Bring everything into the lake, and archive what can be."""
-        publisher = self.publisher
-        while publisher.publish() or publisher.refile() or publisher.compact() or publisher.archive():
+    def seal(self) -> None:
+        """Seal what has ended, and archive what is to leave the database."""
+        while self.sealer.seal() or self.sealer.expire():
             pass
+        self.store.apply_retention(self.sealer.retention)
 
     def close(self) -> None:
         """Close the log."""
-        self.publisher.close()
+        self.sealer.close()
         self.store.close()
 
     @property
@@ -96,7 +93,7 @@ def followed(store: Store, limit: int = 50) -> Rows:
 
 def asked(store: Store, query: str) -> wire.Result:
     """The answer of the collector to a query."""
-    return Querier(store, lambda: None).answer(wire.Sql(1, query, 100_000, 10.0))
+    return Querier(store, lambda: True).answer(wire.Sql(1, query, 100_000, 10.0))
 
 
 def selected(store: Store, table: str) -> list[tuple[Any, ...]]:

@@ -88,7 +88,7 @@ def refused(endpoint: str, stopped: Callable[[], bool]) -> None:
 
 def oversize(endpoint: str, stopped: Callable[[], bool]) -> None:
     """Appends beyond what is taken, and frames beyond what is read."""
-    sites = {"class_id": 1, "before": ["x" * 65536] * 140, "at": "", "operation": "o"}
+    sites = {"job": "lab/1.0.0", "class_id": 1, "from_site": ["x" * 65536] * 140, "to_site": "", "operation": "o"}
     too_large = wire.encode(wire.Append("large", 1, "sites", 140, sites))
     while not stopped():
         with dealer(endpoint) as bare:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,25 +145,12 @@ def public(folder: Path) -> None:
     write(folder / "wavetrisk_strong.csv", runs("time_s", "p", {}, cases="system"))
 
 
-def regions(folder: Path) -> None:
-    """Times of regions, in the columns that the page on parts names, and a trace of noise."""
-
-    def timed(rows: list[dict[str, Any]], time: str, ranks: str, job: str) -> Iterator[dict[str, Any]]:
-        for number, row in enumerate(rows):
-            halo = 0.1 * row[time] * math.sqrt(row[ranks] / 64)
-            for region, seconds in (("main", row[time] + halo), ("work", row[time]), ("halo", halo)):
-                yield row | {"region": region, time: round(seconds, 6), job: number}
-
-    write(
-        folder / "runs.csv",
-        timed(runs("seconds", "ranks", {"application": "solver"}, cases="input"), "seconds", "ranks", "job"),
-    )
-    steps = runs("mean_s", "p", {"alg": "SL", "qsize": 10}, cases="ne")
-    write(folder / "e3sm_hommexx_summit_regions.csv", timed(steps, "mean_s", "p", "jobid"))
-    noise = np.random.default_rng(1).lognormal(2.0, 0.5, 200)
+def noise(folder: Path) -> None:
+    """A trace of noise, in the columns that the page on parts names."""
+    sums = np.random.default_rng(1).lognormal(2.0, 0.5, 200)
     traces = (
-        {"trace_no": number, "mean_sum_us_10ms": one, "p99_sum_us": 5 * one, "max_sum_us": 20 * one}
-        for number, one in enumerate(noise.round(3).tolist())
+        {"trace_no": number, "mean_sum_us_10ms": mean, "p99_sum_us": 5 * mean, "max_sum_us": 20 * mean}
+        for number, mean in enumerate(sums.round(3).tolist())
     )
     write(folder / "cloudnoise_osnoise_traces.csv", traces)
 
@@ -193,7 +179,7 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/alerts.md": [maxima],
     "docs/engineer/backtest.md": [maxima, job_log],
     "docs/engineer/features.md": [features],
-    "docs/engineer/parts.md": [regions],
+    "docs/engineer/parts.md": [noise],
     "docs/engineer/recognition.md": [programs],
     "docs/engineer/scaling.md": [scaling],
     "docs/engineer/scaling-papers.md": [public],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from barograph_modeler.features.forecaster import FeatureForecaster
 from barograph_modeler.features.library import FeatureLibrary
 from barograph_modeler.forecasts.run import FeatureRun
 from helpers.executor import Inline
-from helpers.scaling import Columns, finished
+from helpers.scaling import Columns, RunMaker, finished
 
 
 def learn_here(runs: Sequence[FeatureRun], seed: int) -> Any:
@@ -39,22 +38,11 @@ def inline_features() -> FeatureForecaster:
     return FeatureForecaster(FeatureLibrary(learn_here, Inline(), clock=lambda: 0.0))
 
 
-@dataclass
-class Solves:
+class Solves(RunMaker):
     """Makes runs that note how many cells they have and how many steps they will do, and take as long as that says.
 
     A third feature is known at the end only, a fourth says nothing.
     """
-
-    app: str = "solver"
-    cluster: str = "lab"
-    noise: float = 0.01
-    seed: int = 1
-    _made: int = 0
-    rng: np.random.Generator = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rng = np.random.default_rng(self.seed)
 
     def run(self, cells: float | None = None, steps: float | None = None) -> dict[str, Columns]:
         """The rows of `jobs`, `features` and `runs` of one job on 4 ranks."""

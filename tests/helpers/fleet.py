@@ -55,7 +55,9 @@ class Fleet:
         assert delivered
         if self._rows:
             with LogReader(self._endpoint, DEADLINE_SECONDS) as reader:
-                wait_until(lambda: self._rows in reader.read(self._last_table, -1, 1).columns["offset"], "it is shown")
+                wait_until(
+                    lambda: self._rows in reader.read(self._last_table, -1, 1).columns["log_offset"], "it is shown"
+                )
 
     def job(self, name: str, app: str = "gromacs", user: str = "amara", ranks: int = 64, age: float = 600.0) -> Row:
         """A row of `jobs`."""
@@ -67,7 +69,7 @@ class Fleet:
 
     def score(self, job: Row, state: str = "healthy", slowdown: float = 1.01, since: float = 120.0, **more: Any) -> Row:
         """A row of `scores`; since: seconds ago."""
-        slow = state in ("slow", "stalled", "fast")
+        slow = state in ("slow", "stalled")
         onset = self.now - since if slow else math.nan
         score = float(self._rng.uniform(1.1, 9.0) if slow else self._rng.uniform(0.01, 0.4))
         clock = time.strftime("%H:%M:%S", time.localtime(onset if slow else self.now))
@@ -75,12 +77,11 @@ class Fleet:
             "slow": f"slow: {slowdown:.2f}x its history since {clock}: n001 worked 1.9 ms longer per sync point, the"
             f" others waited (score {score:.1f})",
             "stalled": f"stalled: no sync point since {clock}, far longer than any interval of its history",
-            "fast": f"fast: {slowdown:.2f}x its history since {clock} (score {score:.1f})",
             "healthy": f"healthy: {slowdown:.2f}x its history (score {score:.2f}, slow above 1)",
         }[state]
         return {"job": job["job"], "workload": job["workload"], "state": state, "score": score,
                 "slowdown": slowdown, "onset_at": onset, "alarmed_at": onset + 9, "windows": 300, "final": 0,
-                "sentence": sentence, "at": self.now - 1, "cause": "straggler" if slow else "none", "members": "[]",
+                "sentence": sentence, "time": self.now - 1, "cause": "straggler" if slow else "none", "members": "[]",
                 "evidence": "{}", "basis": "history", "recovered_at": math.nan, "hosts": "[]",
                 **more}  # fmt: skip
 
@@ -148,7 +149,7 @@ class Fleet:
         """A row of `outcomes`."""
         return {"job": job["job"], "application": f"{job['cluster']}/{job['app']}", "method": "scaling",
                 "result": "inside" if abs(error) < 0.1 else "outside", "expected_seconds": 100 * (1 + error),
-                "actual_seconds": 100.0, "relative_error": error, "at": self.now - 3600}  # fmt: skip
+                "actual_seconds": 100.0, "relative_error": error, "time": self.now - 3600}  # fmt: skip
 
     def put_running(self, count: int) -> list[Row]:
         """So many running jobs; of a hundred 3 are disturbed, 5 not judged yet. Returns their rows of `jobs`."""
@@ -160,10 +161,10 @@ class Fleet:
             job = self.job(f"lab/{4_700_000 + number}.0.0", app, user, ranks * 2 ** (number % 4), age)
             jobs.append(job)
             kind = number % 100
-            if kind in (17, 51, 83):
+            if kind in (17, 51):
                 # One that stalls is rare.
-                state = {17: "slow", 51: "stalled" if number % 1000 == 51 else "slow", 83: "fast"}[kind]
-                slowdown = {"slow": float(self._rng.uniform(1.1, 1.9)), "stalled": math.nan, "fast": 0.61}[state]
+                state = {17: "slow", 51: "stalled" if number % 1000 == 51 else "slow"}[kind]
+                slowdown = {"slow": float(self._rng.uniform(1.1, 1.9)), "stalled": math.nan}[state]
                 scores.append(self.score(job, state, slowdown, since=0.4 * min(age, 800.0)))
             elif kind % 20 != 5:
                 scores.append(self.score(job, slowdown=float(self._rng.normal(1.0, 0.01))))
@@ -176,7 +177,7 @@ class Fleet:
 
 
 class SharedFleet(Fleet):
-    """The same rows in several logs, each job in one of them, what is about no job in the first.
+    """The same rows in the logs of several shards, those of a user's jobs in one of them, and bands in all.
 
     Agents choose by endpoint; here by the number of the log, so that the split does not depend on ports.
     """
@@ -184,18 +185,22 @@ class SharedFleet(Fleet):
     def __init__(self, endpoints: Sequence[str], now: float, seed: int = 1) -> None:
         super().__init__(endpoints[0], now, seed)
         others = [Fleet(one, now, seed) for one in endpoints[1:]]
+        self._users: dict[str, str] = {}
         self._fleets: dict[str, Fleet] = {f"log {number}": fleet for number, fleet in enumerate([self, *others])}
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
-        """Append these rows, each to its log. Agents write the sites of their jobs to each."""
+        """Append these rows, each to its log."""
+        if table == "jobs":
+            self._users |= {row["job"]: row["user"] for row in rows}
         for log, fleet in self._fleets.items():
-            if table == "sites":
-                found = rows
-            elif rows and "job" in rows[0]:
-                found = [row for row in rows if shard_of(row["job"], list(self._fleets)) == log]
+            if rows and "job" in rows[0]:
+                found = [row for row in rows if self._log_of(row["job"]) == log]
             else:
-                found = rows if fleet is self else []
+                found = rows if fleet is self or table == "bands" else []
             Fleet.put(fleet, table, found)
+
+    def _log_of(self, job: str) -> str:
+        return shard_of("lab", self._users.get(job, ""), list(self._fleets))
 
     def deliver(self) -> None:
         """Wait until the logs have it all."""
@@ -210,8 +215,9 @@ def put_examples(fleet: Fleet) -> None:
         for n in range(1, 9)
     ]
     slow, fresh = jobs[0], jobs[7]
-    fleet.put("sites", [site_row("md.cpp:12", HOSTILE)])
     fleet.put("jobs", jobs)
+    fleet.put("sites", [site_row(job, "md.cpp:12", HOSTILE) for job in jobs])
+    fleet.put("sites", [site_row({"job": "lab/66.0.0"}, "forged.c:1", "forged.c:2")])
     fleet.put("blocks", [row for job in jobs for row in fleet.blocks(job, 60, 0.5 if job is slow else 1.0)])
     fleet.put("node_blocks", fleet.node_blocks(slow, 3, 0.5))
     fleet.put("workers", fleet.workers(jobs[1], 4, slow=3))
@@ -225,13 +231,13 @@ def put_examples(fleet: Fleet) -> None:
     fleet.put("jobs", ended)
     fleet.put("runs", [fleet.run(job, 100 + 3.0 * n) for n, job in enumerate(ended)])
     fleet.put(
-        "outcomes", [fleet.outcome(job, 0.02 * n - 0.1) | {"at": fleet.now - 3600 + n} for n, job in enumerate(ended)]
+        "outcomes", [fleet.outcome(job, 0.02 * n - 0.1) | {"time": fleet.now - 3600 + n} for n, job in enumerate(ended)]
     )
     fleet.put("scores", [fleet.score(ended[0], "slow", 1.5, 3500, final=1, sentence="slow: as it was")])
-    rebuilt = {"kind": "runtime-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "at": fleet.now - 60}
+    rebuilt = {"kind": "runtime-changed", "rows": 5, "detail": "8 % slower since build 3f2a1c", "time": fleet.now - 60}
     fleet.put("events", [{"source": f"lab/{app}@32x1+a1b2c3", **rebuilt} for app in ("wrf", "wrf2")])
 
 
-def site_row(before: str, at: str) -> Row:
-    """The row of `sites` for CLASS."""
-    return {"class_id": CLASS, "before": before, "at": at, "operation": "Allreduce"}
+def site_row(job: Row, before: str, at: str) -> Row:
+    """The row of `sites` of a job for CLASS."""
+    return {"job": job["job"], "class_id": CLASS, "from_site": before, "to_site": at, "operation": "Allreduce"}

@@ -16,6 +16,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
 from barograph_agent.protocol import wire
 from barograph_agent.reduce.ring_set import Progress, RingSet
+from barograph_agent.ring.reader import HEADER_BYTES
 from barograph_agent.system.network import Network
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage import messages as intake
@@ -87,9 +88,11 @@ def rings(folder: Path, count: int, seed: int) -> Counter[str]:
     files = [shim.path.open("r+b", buffering=0) for shim in shims]
     for _ in range(count):
         victim = rng.randrange(2)
-        written = files[victim].write(mutate(good[victim], rng))
-        files[victim].truncate(written)
         worlds = RingSet(folder, Progress())
+        if is_open := rng.random() < 0.5:  # a program may write over its ring at any time
+            worlds.find()
+        written = files[victim].write(mutate(good[victim], rng))
+        files[victim].truncate(max(written, HEADER_BYTES) if is_open else written)
         worlds.find()
         for rows in worlds.read(final=True):
             assert 0 < rows.length <= 4096
@@ -110,7 +113,7 @@ def rings(folder: Path, count: int, seed: int) -> Counter[str]:
 def frames() -> tuple[list[bytes], list[bytes]]:
     """Good and hostile messages to start from: from clients, and from collectors."""
     columns = wire.pack(blocks(3), wire.TABLES["blocks"].columns)
-    sites = {"class_id": [1, 2], "before": ["a", "b"], "at": "c", "operation": "d"}
+    sites = {"job": "lab/1.0.0", "class_id": [1, 2], "from_site": ["a", "b"], "to_site": "c", "operation": "d"}
     clients = [
         wire.encode(wire.Hello("lab/1.0.0/abc")),
         wire.encode(wire.append("s", 7, "blocks", 3, blocks(3))),
@@ -125,7 +128,7 @@ def frames() -> tuple[list[bytes], list[bytes]]:
         wire.encode(wire.Welcome("s", 3, 64)),
         wire.encode(wire.Ack("s", 4, 64)),
         wire.encode(wire.Refuse("s", 4, "gap", "seq is 4, expected 3")),
-        wire.encode(wire.Rows(1, "blocks", 3, {"offset": bytes(24), **columns}, 17)),
+        wire.encode(wire.Rows(1, "blocks", 3, {"log_offset": bytes(24), **columns}, 17)),
     ]
     return clients, collectors
 

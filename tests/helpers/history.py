@@ -36,8 +36,6 @@ def write_history(endpoint: str) -> None:
             seq += 1
             producer.append(seq, table, rows, values)
 
-        for class_id, at in CLASSES.items():
-            append("sites", 1, {"class_id": class_id, "before": "MPI_Init", "at": at, "operation": "Allreduce"})
         runs = [(APP, ranks, repeat, 0) for ranks in SCALES for repeat in range(REPEATS)]
         for number, (app, ranks, repeat, status) in enumerate([*runs, (APP, 2, 0, 137), ("other", 2, 0, 0)]):
             job, started = f"lab/{number}.0.0", 1_767_225_600.0 + 86400.0 * number
@@ -47,7 +45,9 @@ def write_history(endpoint: str) -> None:
                        "started_at": started, "scheduler": "none", "account": "", "unique_id": ""}  # fmt: skip
             append("jobs", 1, job_row)
             seconds = runtime(ranks, repeat)
-            for class_id in CLASSES:
+            for class_id, at in CLASSES.items():
+                site = {"job": job, "class_id": class_id, "from_site": "MPI_Init", "to_site": at}
+                append("sites", 1, site | {"operation": "Allreduce"})
                 values, ended = np.full(10, seconds / 40), started + np.arange(10.0)
                 rows = {"job": job, "world": 0, "class_id": class_id, "first_index": np.arange(10), "count": 1,
                         "sum_seconds": values, "sum_squares": values**2, "sum_cubes": values**3,

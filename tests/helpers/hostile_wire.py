@@ -46,7 +46,7 @@ NOT_ZEROMQ: dict[str, bytes] = {
 }
 
 _GOOD = wire.pack(blocks(2), wire.TABLES["blocks"].columns)
-_SITE = {"class_id": 1, "before": "", "at": "", "operation": "o"}
+_SITE = {"job": "lab/1.0.0", "class_id": 1, "from_site": "", "to_site": "", "operation": "o"}
 _NAME = "an identifier of 1-128 characters from A-Z a-z 0-9 _ . : @ / + -"
 _COLUMNS = ", ".join(wire.TABLES["blocks"].columns)
 
@@ -90,16 +90,16 @@ INVALID_APPENDS: dict[str, tuple[dict[str, Any], str]] = {
     "a job that is no identifier": (_append(job="../etc\n"), f"column 'job' is '../etc\\n', expected {_NAME}"),
     "a job without a name": (_append(job=["a", ""]), f"column 'job' is '', expected {_NAME}"),
     "text beyond its limit": (
-        {"table": "sites", "rows": 1, "columns": {**_SITE, "before": "x" * 65537}},
-        "column 'before' has 65537 characters, expected text of at most 65536 characters",
+        {"table": "sites", "rows": 1, "columns": {**_SITE, "from_site": "x" * 65537}},
+        "column 'from_site' has 65537 characters, expected text of at most 65536 characters",
     ),
     "a scalar that is gigabytes in all rows": (
         {
             "table": "sites",
             "rows": 65536,
-            "columns": {**_SITE, "before": "x" * 65536},
+            "columns": {**_SITE, "from_site": "x" * 65536},
         },
-        "scalar text comes to 4295032832 characters in all rows, expected at most 16777216",
+        "scalar text comes to 4295622656 characters in all rows, expected at most 16777216",
     ),
 }
 

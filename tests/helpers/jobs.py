@@ -40,7 +40,7 @@ class Simulation:
         started, ends = self.now, self.now + np.cumsum(seconds)
         self.now = float(ends[-1]) + 1
         return {
-            "jobs": {"offset": [self._made], "job": [name], "workload": [self.workload], "app": ["app"],
+            "jobs": {"log_offset": [self._made], "job": [name], "workload": [self.workload], "app": ["app"],
                      "user": ["u"], "nodes": [1], "started_at": [started], "cluster": ["lab"], "params": [self.params],
                      "ranks": [self.ranks], "host": ["n1"]},
             "blocks": {
@@ -56,8 +56,8 @@ class Simulation:
                 "max_seconds": seconds,
                 "ended_at": ends,
             },
-            "runs": {"job": [name], "runtime_seconds": [float(seconds.sum())], "exit_status": [status],
-                     "intervals": [n]},
+            "runs": {"log_offset": [self._made], "job": [name], "runtime_seconds": [float(seconds.sum())],
+                     "exit_status": [status], "intervals": [n]},
         }  # fmt: skip
 
 
@@ -70,7 +70,8 @@ def verdict(job: dict[str, Columns], score: float, final: int = 1, state: str = 
     """A row of `scores` for the job."""
     return {"job": job["jobs"]["job"], "workload": job["jobs"]["workload"], "score": [score], "final": [final],
             "state": [state or ("slow" if score > 1 else "healthy")],
-            "cause": ["none"], "members": ["[]"], "hosts": ["[]"], "at": [0.0]}  # fmt: skip
+            "cause": ["none"], "members": ["[]"], "hosts": ["[]"], "time": [0.0],
+            "evidence": ["{}"]}  # fmt: skip
 
 
 def part(columns: Columns, start: int, stop: int) -> Columns:

@@ -17,7 +17,9 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.lake.lease import CATALOG_FILE
+from barograph_collector.lake.catalog import CATALOG_FILE
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.sealer import Sealer
 from barograph_collector.storage.days.data_path import DATA
 from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, restored
@@ -87,7 +89,29 @@ def attached_rows(connection: duckdb.DuckDBPyConnection, *tables: str) -> list[l
     ]
 
 
-def kill_publishers(
+SEAL_FOREVER = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from barograph_collector.lake.place import Lake
+from barograph_collector.lake.sealer import Sealer
+from barograph_collector.storage.store import Store
+from helpers.lakes import any_rows
+import numpy as np
+state, place, url = Path(sys.argv[1]), sys.argv[3], sys.argv[4]
+lake = Lake.find(place, state, url, environment=os.environ)
+with Store(state / "log.duckdb", lake=lake.data, period_seconds=0.001) as store:
+    sealer = Sealer(store, lake)
+    print("begun", flush=True)
+    for number in range(10**6):
+        store.commit([any_rows(t, 200, np.random.default_rng(), 2) for t in ("blocks", "runs")], {"s": store.head + 1})
+        sealer.poll()
+        print("sealed", flush=True)
+"""
+"""A process for `kill_sealers`. Its arguments: the directories of state and tests, the lake, the URL of its catalog."""
+
+
+def kill_sealers(
     command: Sequence[str],
     times: int,
     chance: random.Random,
@@ -95,7 +119,7 @@ def kill_publishers(
     start: Callable[[], None] = lambda: None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a publisher that prints `begun`, and `published` after a commit, and kill it at a random instant, so often.
+    """Run a sealer that prints `begun`, and `sealed` after a period, and kill it at a random instant, so often.
 
     stop, start: of the server with the lake or its catalog, which is away every other time.
     """
@@ -104,7 +128,7 @@ def kill_publishers(
             assert process.stdout is not None
             assert process.stdout.readline() == b"begun\n"
             for _ in range(chance.randrange(1, 4)):
-                assert process.stdout.readline() == b"published\n"
+                assert process.stdout.readline() == b"sealed\n"
             time.sleep(chance.uniform(0.0, 0.5))
             if stop is not None and number % 2:
                 stop()
@@ -112,6 +136,15 @@ def kill_publishers(
                 assert process.poll() is None
                 start()
             process.send_signal(signal.SIGKILL)
+
+
+def seal_all(store: Store, lake: Lake, **options: Any) -> None:
+    """Let the lake have all rows, as if the present period had ended."""
+    sealer = Sealer(store, lake, **options)
+    store.database.begin_period(max([store.period, *(period.number for period in store.database.periods.unsealed)]) + 1)
+    while sealer.seal():
+        pass
+    sealer.close()
 
 
 def logged(store: Store, *tables: str) -> list[list[tuple[Any, ...]]]:

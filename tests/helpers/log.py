@@ -21,10 +21,10 @@ import zmq
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.protocol import wire
 from barograph_collector.ingest import writer
-from barograph_collector.lake.publisher import Publisher
+from barograph_collector.lake.sealer import Sealer
 from barograph_collector.server import Collector
 from barograph_collector.storage.days.data_path import DataPath
-from barograph_collector.storage.store import Store
+from barograph_collector.storage.store import PERIOD_SECONDS, Store
 
 DEADLINE_SECONDS = 120.0
 """Only what hangs reaches it, on however busy a machine."""
@@ -74,16 +74,20 @@ def blocks(rows: int, first: int = 0, job: str = "test/1.0.0") -> dict[str, Any]
 def collector_on(
     path: Path,
     listen: str = "tcp://127.0.0.1:0",
-    publisher_of: Callable[[Store], Publisher | None] = lambda store: None,
+    sealer_of: Callable[[Store], Sealer | None] = lambda store: None,
     lake: DataPath | None = None,
+    period_seconds: float = PERIOD_SECONDS,
     **options: Any,
 ) -> Iterator[Collector]:
     """A collector in this process, over the database at `path`; options are the collector's.
 
     A read of it waits for what is durable, however long the disk takes for that.
     """
-    with patch.object(writer, "SETTLE_SECONDS", DEADLINE_SECONDS), Store(path, lake=lake) as store:
-        collector = Collector(store, listen, publisher=publisher_of(store), **options)
+    with (
+        patch.object(writer, "SETTLE_SECONDS", DEADLINE_SECONDS),
+        Store(path, lake=lake, period_seconds=period_seconds) as store,
+    ):
+        collector = Collector(store, listen, sealer=sealer_of(store), **options)
         collector.start()
         try:
             yield collector

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.reduce.ranks import block_seconds
+from barograph_agent.reduce.library import load
 from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_alerts.detection.node_test import JobNodes, NodeSpan, NodeTest
 from barograph_alerts.places import PlaceHistory, PlaceWork, over_median_of_others
@@ -114,7 +114,7 @@ def always_alarms(
         names = dict(zip(hosts, row.tolist(), strict=True))
         # Sidecars have counted the ranks after a second.
         known = dict(zip(hosts, range(nodes), strict=True)) if ended >= 1 else {}
-        began, ended = ended, ended + block_seconds(ended)
+        began, ended = ended, ended + load().block_seconds(ended)
         span = NodeSpan(began, ended, names, names, float(row.max()), {1: SECONDS}, known)
         test.add(span, disturbed=False)
         # The job is slower than its history for another reason.

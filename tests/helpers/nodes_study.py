@@ -229,7 +229,7 @@ class NodesStudy:
             "job": [name], "cluster": ["lab"], "workload": [f"lab/{program.name}@{ranks}x{wanted}"],
             "app": [program.name], "user": ["u"], "params": ["{}"], "ranks": np.array([ranks]),
             "nodes": np.array([wanted]), "host": [f"n{nodes[0]}"], "started_at": np.array([BEGAN + at]),
-            "scheduler": ["none"], "account": [""], "unique_id": [""], "offset": np.array([number + 1]),
+            "scheduler": ["none"], "account": [""], "unique_id": [""], "log_offset": np.array([number + 1]),
         }  # fmt: skip
         self._observe("jobs", columns, at)
         self._observe("nodes", self._nodes(self._running[-1]), at)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from barograph_agent.reduce.phases import PhaseSums
+from barograph_agent.reduce.intervals import Cursor
+from barograph_agent.reduce.ranks import Member, NodeReducer
+from barograph_agent.ring.reader import Ring
 from barograph_modeler.processor import ModelerProcessor
+from helpers.rings import STARTED_NS, FakeShim
 from helpers.scaling import finished
 
 CLASS = 0xC1A55
@@ -23,19 +29,29 @@ def node_rows(
     intervals, ranks = own.shape
     p2p = np.broadcast_to(exchange, own.shape)
     gap = own + p2p
-    leave = gap.max(axis=1) + collective
-    times = np.zeros((ranks, 4, intervals), np.int64)
-    for row, values in enumerate((gap, np.broadcast_to(leave[:, None], own.shape), gap, p2p)):
-        times[:, row] = np.rint(values * 1e9).T
-    sums = PhaseSums(world, ranks)
-    sent = np.tile(np.array([[8], [2 * ranks], [2000 * ranks]]), intervals)
-    sums.add(np.full(intervals, CLASS, np.uint64), times, sent)
-    columns = sums.take()
+    leave = np.rint((gap.max(axis=1) + collective) * 1e9).astype(np.uint64)
+    # The first record ends an interval of another class.
+    begin = STARTED_NS + 1 + np.cumsum(leave) - leave
+    with TemporaryDirectory() as folder:
+        shims = [FakeShim(Path(folder) / f"{rank}.ring", 1 << intervals.bit_length()) for rank in range(ranks)]
+        for rank, shim in enumerate(shims):
+            shim.put(1, shim.site(1))
+            records = shim.records[1 : 1 + intervals]
+            records["enter_ns"] = begin + np.rint(gap[:, rank] * 1e9).astype(np.uint64)
+            records["exit_ns"], records["p2p_ns"] = begin + leave, np.rint(p2p[:, rank] * 1e9)
+            records["index"], records["site"], records["bytes"] = 1 + np.arange(intervals), 1, 8
+            records["messages"], records["message_bytes"] = 2, 2000
+            shim.set(head=1 + intervals)
+        with ExitStack() as rings:
+            opened = [rings.enter_context(Ring(shim.path)) for shim in shims]
+            members = [Member(ring, Cursor(0, rank, ranks)) for rank, ring in enumerate(opened)]
+            reducer = NodeReducer(world, members)
+            reducer.read(final=True)
+            columns = reducer.pop_phases()
     assert columns is not None
-    rows = len(columns["class_id"])
-    return {"job": [job] * rows, "host": [host] * rows} | {
-        name: value if isinstance(value, list) else [value] * rows for name, value in columns.items()
-    }
+    most = int(np.argmax(columns["count"]))
+    columns = {name: value[most] if isinstance(value, list) else value for name, value in columns.items()}
+    return {"job": [job], "host": [host]} | {name: [value] for name, value in columns.items()} | {"class_id": [CLASS]}
 
 
 @dataclass

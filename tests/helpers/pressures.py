@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from barograph_alerts.attribution.kernel.pressure import NODE
+from barograph_alerts.attribution.kernel.pressure import COUNTS, GAUGES, NODE
 
 
 def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **values: Any) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def row(at: float, rank: int = NODE, host: str = "n1", seconds: float = 4.0, **v
         "job": "lab/1.0.0", "host": host, "rank": rank, "began_at": at, "ended_at": at + seconds,
         "resident_bytes": 1, "core": -1 if of_node else 1, "process": "none", "process_of": "none", "process_core": -1,
         "process_seconds": math.nan, "cores": 1 if of_node else -1, "busy_seconds": math.nan, "cpu_pressure": math.nan,
-        "io_pressure": math.nan, "available_bytes": -1, "throttles": -1, "compute_seconds": math.nan,
-        "memory_seconds": math.nan, "transfer_seconds": math.nan,
+        "io_pressure": math.nan, "available_bytes": -1, "accelerator_limited": math.nan,
+        **dict.fromkeys((*COUNTS, *GAUGES), math.nan),
     } | unknown | found | plain  # fmt: skip
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import numpy as np
 
 from barograph_agent.system.processes import Processes
-from barograph_agent.system.sockets import SocketInfo
+from barograph_agent.system.sockets import CONNECTION
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -13,10 +16,14 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class FakeProc(Processes):
     """Processes whose counters a test sets. Seconds unless said otherwise."""
 
+    root = "/nonexistent"
+
     def __init__(self) -> None:
+        super().__init__()
         self.files: dict[str, bytes] = {}
         self.users: dict[int, int] = {}
-        self.sockets: list[SocketInfo] = []
+        self.sockets: list[tuple[int, bytes, float, int]] = []
+        """Rows of CONNECTION."""
         self.shown = 0
         """Files read so far."""
 
@@ -24,8 +31,8 @@ class FakeProc(Processes):
         self.shown += 1
         return self.files.get(file, b"")[:most]
 
-    def connections(self) -> list[SocketInfo]:
-        return self.sockets
+    def connections(self) -> np.ndarray[Any, Any]:
+        return np.array(self.sockets, CONNECTION)
 
     def born(self, pid: int) -> int:
         stat = self.files.get(f"/proc/{pid}/stat", b"").rpartition(b")")[2].split()
@@ -74,9 +81,7 @@ class FakeProc(Processes):
         """Write the files of a thread."""
         self.write(f"/proc/{pid}/task/{thread}/schedstat", f"{round(ran * 1e9)} {round(delay * 1e9)} 7\n")
 
-    def node(
-        self, *, busy: float = 0.0, steal: float = 0.0, swapped: int = 0, memory: float = 0.0, throttled: int = 0
-    ) -> None:
+    def node(self, *, busy: float = 0.0, steal: float = 0.0, swapped: int = 0, memory: float = 0.0) -> None:
         """Write the files of the node, which has two cores."""
         words = f"{round(busy * TICKS)} 0 0 100 0 0 0 {round(steal * TICKS)} 0 0"
         self.write("/proc/stat", f"cpu  {words}\ncpu0 {words}\ncpu1 {words}\nintr 1 2 3\n")
@@ -84,5 +89,3 @@ class FakeProc(Processes):
         self.write("/proc/meminfo", "MemTotal:  4000 kB\nMemAvailable:  3000 kB\n")
         for resource, total in (("cpu", 0.0), ("memory", memory), ("io", 0.0)):
             self.write(f"/proc/pressure/{resource}", f"some avg10=0.00 avg60=0.00 total={round(total * 1e6)}\nfull x\n")
-        for core in (0, 1):
-            self.write(f"/sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count", f"{throttled}\n")

@@ -49,24 +49,9 @@ def recorded(version: int) -> dict[str, bytes]:
     return _messages(f"v{version}.txt")
 
 
-def older_tables() -> dict[str, bytes]:
-    """Appends as agents sent them before their tables got the columns that they have now."""
-    return _messages("older-tables.txt")
-
-
-def older_fields() -> dict[str, bytes]:
-    """Messages, named by type, as they were sent before they got the fields that they have now."""
-    return _messages("older-fields.txt")
-
-
 def _messages(file: str) -> dict[str, bytes]:
     lines = (line.split() for line in (RECORDED / file).read_text().splitlines())
     return {name: bytes.fromhex(digits) for name, digits in lines}
-
-
-def versions() -> list[int]:
-    """The versions there were."""
-    return sorted(int(path.stem[1:]) for path in RECORDED.glob("v*.txt"))
 
 
 def decode(frame: bytes) -> wire.FromClient | wire.FromCollector:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from barograph_agent.reduce.ring_set import RingSet
 from barograph_agent.ring.reader import (
     BYTES_UNKNOWN,
     CALL,
@@ -170,6 +172,32 @@ class FakeShim:
             else:
                 self.set(iterations_dropped=self.get("iterations_dropped") + 1)
             self.iterations_seen += 1
+
+
+def world(folder: Path, size: int, ranks: list[int] | None = None, **options: Any) -> list[FakeShim]:
+    """The rings of some ranks of a world of `size` ranks, each with the call sites 1 and 2."""
+    shims = []
+    for rank in range(size) if ranks is None else ranks:
+        shim = FakeShim(folder / f"rank-{rank}.{options.get('started_ns', 0)}.ring", **options)
+        shim.set(rank=rank, size=size)
+        shim.site(0x10)
+        shim.site(0x20)
+        shims.append(shim)
+    return shims
+
+
+def take(rings: RingSet, table: str, *, final: bool = False) -> list[dict[str, Any]]:
+    """The next rows of a table, of all records that are there."""
+    rings.find()
+    found, before = [], -1
+    while rings.position != before:
+        before = rings.position
+        for rows in rings.read(final=final):
+            if rows.table == table:
+                each = {name: np.broadcast_to(one, rows.length) for name, one in rows.values.items()}
+                found += [{name: column[i] for name, column in each.items()} for i in range(rows.length)]
+        rings.release()
+    return found
 
 
 class BatchedShim(FakeShim):

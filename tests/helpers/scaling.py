@@ -45,8 +45,8 @@ def finished(
 
 
 @dataclass
-class Campaign:
-    """Makes finished runs without intervals, as an import leaves them. A run takes what the law says, but for noise."""
+class RunMaker:
+    """Numbers runs of one application, and gives them noise."""
 
     app: str = "solver"
     cluster: str = "lab"
@@ -57,6 +57,10 @@ class Campaign:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
+
+
+class Campaign(RunMaker):
+    """Makes finished runs without intervals, as an import leaves them. A run takes what the law says, but for noise."""
 
     def run(self, ranks: int, n: int = 1, *, factor: float = 1.0, status: int = 0) -> dict[str, Columns]:
         """The rows of `jobs` and `runs` of one job; it takes `factor` times what the law says."""

@@ -5,6 +5,7 @@ The three daemons together are `helpers.up.Up`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -110,8 +112,8 @@ class Oracle:
                 for job in page.columns["job"]:
                     values = {"job": job, "workload": "w", "state": "healthy", "score": 0.0, "slowdown": 1.0,
                               "onset_at": 0.0, "alarmed_at": 0.0, "windows": 1, "final": 1, "sentence": SENTENCE,
-                              "at": 0.0, "cause": "none", "members": "[]", "evidence": "{}", "basis": "history",
-                              "recovered_at": 0.0, "hosts": "[]"}  # fmt: skip
+                              "time": 0.0, "cause": "none", "members": "[]", "evidence": "{}",
+                              "basis": "history", "recovered_at": 0.0, "hosts": "[]"}  # fmt: skip
                     message = wire.append(link.stream, outbox.next_seq, "scores", 1, values)
                     outbox.put(1, wire.encode(message))
         link.close()
@@ -175,14 +177,17 @@ def kill(pid: int) -> None:
         os.close(process)
 
 
-def sidecars(spools: Path) -> list[int]:
-    """The processes of sidecars at work under this directory."""
+def processes(is_wanted: Callable[[list[bytes]], bool]) -> list[int]:
+    """The processes whose words are wanted, the last of them empty."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"barograph_agent.sidecar.main" in words and words[-2].startswith(os.fsencode(spools) + b"/"):
-            found.append(int(path.parent.name))
-    return found
+        with contextlib.suppress(OSError):
+            if is_wanted(path.read_bytes().split(b"\0")):
+                found.append(int(path.parent.name))
+    return sorted(found)
+
+
+def sidecars(spools: Path) -> list[int]:
+    """The processes of sidecars at work under this directory."""
+    under = os.fsencode(spools) + b"/"
+    return processes(lambda words: b"barograph_agent.sidecar.main" in words and words[-2].startswith(under))

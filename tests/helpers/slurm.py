@@ -19,6 +19,7 @@ from helpers.hooks import unhurried
 from helpers.log import DEADLINE_SECONDS
 from helpers.mpi import OPENMPI_ENVIRONMENT, REPOSITORY, find, missing
 from helpers.munged import munged
+from helpers.service import processes
 from helpers.up import free_ports
 
 USER = "nobody"
@@ -135,19 +136,8 @@ class Cluster:
 
     def sidecars(self) -> list[int]:
         """Processes that watch jobs of this cluster."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if (
-                b"barograph_agent.sidecar.nodewatch" in words
-                and b"-c" not in words
-                and os.fsencode(self.active) in words[-2]
-            ):
-                found.append(int(path.parent.name))
-        return found
+        name, active = b"barograph_agent.sidecar.nodewatch", os.fsencode(self.active)
+        return processes(lambda words: name in words and b"-c" not in words and active in words[-2])
 
     def settle(self) -> None:
         """Wait until no job is left, in no node's view, and no sidecar."""

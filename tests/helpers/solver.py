@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from barograph_agent.reduce import intervals
 from barograph_collector.client.log_reader import LogReader
 from helpers.log import Producer, wait_until
 from helpers.up import Up
@@ -18,9 +19,10 @@ REPEATS: Final = 6
 ROUNDS: Final = 4
 """Of REPEATS; what comes after is predicted and judged by what has been learned of them."""
 INTERVALS: Final = 400
+_RELAX, _NORM = "Grid<double>::relax()+0x5c < main+0x1f", "norm(Field const&)+0x2e < main+0x40"
 SITES: Final = {
-    11: ("Grid<double>::relax()+0x5c < main+0x1f", "norm(Field const&)+0x2e < main+0x40", "Allreduce"),
-    22: ("norm(Field const&)+0x2e < main+0x40", "Grid<double>::relax()+0x5c < main+0x1f", "Barrier"),
+    intervals.class_id(_RELAX, _NORM): (_RELAX, _NORM, "Allreduce"),
+    intervals.class_id(_NORM, _RELAX): (_NORM, _RELAX, "Barrier"),
 }
 LENGTH: Final = 16
 SLOW: Final = "n3"
@@ -37,8 +39,6 @@ class Runs:
         self._made = 0
         self._rng = np.random.default_rng(seed)
         self.now = start
-        for class_id, (before, at, operation) in SITES.items():
-            self._append("sites", 1, {"class_id": class_id, "before": before, "at": at, "operation": operation})
 
     def run(self, ranks: int, started: Callable[[str], None], *, slow: bool = False, status: int = 0) -> str:
         """One run on four nodes; `slow`: SLOW takes 1.6 times as long from the middle on. Returns the job's name.
@@ -52,6 +52,9 @@ class Runs:
             "params": json.dumps({"mesh": "fine"}), "ranks": ranks, "nodes": 4, "host": "n1", "started_at": self.now,
             "scheduler": "none", "account": "", "unique_id": "",
         })  # fmt: skip
+        for number, (before, at, operation) in SITES.items():
+            site = {"job": job, "class_id": number, "from_site": before, "to_site": at, "operation": operation}
+            self._append("sites", 1, site)
         self._producer.receive_ack(self._seq)
         started(job)
         pace = rng.lognormal(0, 0.01)

@@ -39,8 +39,8 @@ class StageJob:
                   params="{}", ranks=ranks, nodes=len(NODES), host=NODES[0], started_at=at, scheduler="none",
                   account="", unique_id="")  # fmt: skip
         for class_id, operation, site, _ in CLASSES:
-            self._put("sites", 1, class_id=class_id, before="solver+0x1000 < main+0x20", at=f"{site} < main+0x20",
-                      operation=operation)  # fmt: skip
+            self._put("sites", 1, class_id=class_id, operation=operation,
+                      from_site="solver+0x1000 < main+0x20", to_site=f"{site} < main+0x20")  # fmt: skip
         assert self._link.wait_idle(DEADLINE_SECONDS)
 
     def catch_up(self, slow: float = 1.0) -> None:
@@ -82,8 +82,7 @@ class StageJob:
                       ended_at=ended_at)  # fmt: skip
 
     def _put(self, table: str, rows: int, **values: object) -> None:
-        if table != "sites":
-            values["job"] = self.name
+        values["job"] = self.name
         message = wire.append(self._link.stream, self._outbox.next_seq, table, rows, values)
         self._outbox.put(rows, wire.encode(message))
 

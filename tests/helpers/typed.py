@@ -39,7 +39,6 @@ SMALLER: Final = {
     r"--rate 10000\b": "--rate 300",
     r"lab/heat@2x1\+3f2a1c": "local/heat@2x1",
     r"backtest recognise$": "backtest recognise --jobs 60 --applications 4",
-    r"backtest parts --scenarios 120\b": "backtest parts --scenarios 3",
     r"(backtest remaining --seed 2).*": r"\1 --healthy 8 --scenarios 1",
     r"bench ingest(?!.* --seconds )": r"\g<0> --seconds 3",
 }
@@ -70,13 +69,13 @@ ELSEWHERE: Final = {
     r"sacct ": "tests/deploy/test_imports.py",
     r"barograph canary ": "tests/deploy/test_alerting.py",
     r"barograph instrument |barograph features |barograph predict .*--features ": "tests/deploy/test_instrument.py",
-    r"barograph replay |barograph record ": "tests/deploy/test_replay.py",
+    r"barograph replay |barograph record ": "tests/laboratory/test_replay.py",
     r"systemctl |journalctl ": "tests/deploy/test_booted.py",
     r"scontrol |srun ": "tests/deploy/test_slurm.py",
     r"dask |barograph modeler --dask |barograph backtest bands .*--dask ": "tests/modeler/refits/test_workers.py",
-    r"barograph backtest \w+ --lake ": "tests/deploy/test_backtest_lake.py",
+    r"barograph backtest \w+ --lake ": "tests/laboratory/test_backtest_lake.py",
     r"barograph (backup|restore) /nfs/moved ": "tests/deploy/test_backup.py",
-    r"barograph drain ": "tests/deploy/test_drain.py",
+    r"barograph run -- .*(apptainer|ch-run) ": "tests/agent/test_containers.py",
     r"barograph run -- (torchrun|python train.py)": "tests/agent/test_training.py",
 }
 """Commands that are not typed here, and where they are."""

@@ -68,7 +68,7 @@ def watch(
     job = newest_job(reader, known, 60.0)
     pages = [page.columns for page in reader.read_all("scores", job=job)]
     scores = {name: np.concatenate([np.asarray(page[name]) for page in pages]) for name in pages[0]} if pages else {}
-    alarms = scores["at"][np.isfinite(scores["alarmed_at"])] if scores else np.array([])
+    alarms = scores["time"][np.isfinite(scores["alarmed_at"])] if scores else np.array([])
     members = ", ".join(json.loads(scores["members"][-1])) if scores else ""
     return Run(
         job,

@@ -27,14 +27,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.loops.anchors import MIN_ITERATIONS
-from barograph_agent.loops.loop import MAX_QUIET_SECONDS
+from barograph_agent.loops.collectives import MAX_QUIET_SECONDS
+from barograph_agent.loops.tokens import MIN_ITERATIONS
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import OPERATIONS
 from helpers.rings import TracedShim
 from simulation.schedule import Broken
 
-MIN_FOUND: Final = 0.95
+MIN_FOUND: Final = 0.97
 TOLERANCE: Final = 0.02
 """Iterations that may be missing or too many, as a share of all."""
 EDGE: Final = 8

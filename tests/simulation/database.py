@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.protocol.wire import Column
-from barograph_collector.storage.days.archive import Archive
+from barograph_collector.storage.days.archive import Archive, SealedFile
 from barograph_collector.storage.days.partitions import Partition
+from barograph_collector.storage.days.periods import OpenPeriod, Periods
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
 from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
@@ -67,9 +68,18 @@ class Tables:
         self.name = name
         self.rows_of_day = rows_of_day
         self.days: tuple[Partition, ...] = ()
+        self.unsealed: tuple[OpenPeriod, ...] = ()
+        self.files: list[SealedFile] = []
+        self.sealed = 0
+        """Of the lake, the last offset."""
         self.fails = lambda: False
         """Whether the next commit fails."""
         self._sorted: dict[str, tuple[int, _Sorted]] = {}
+
+    @property
+    def last(self) -> int:
+        """The offset of the last row."""
+        return max((parts[-1][OFFSET][-1].as_py() for parts in self.rows.values() if parts), default=0)
 
     def sorted(self, table: str) -> _Sorted:
         """All rows of a table."""
@@ -89,11 +99,29 @@ class Tables:
         )
 
 
-class SimulatedDatabase:
-    """What Database offers to Store."""
+class SimulatedPeriods(Periods):
+    """Periods that are kept in tables in memory."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self.unsealed, self.sealed, self.place = tables.unsealed, tables.sealed, ""
+
+    def seal(self, last: int, files: Sequence[SealedFile], place: str) -> None:
+        self._tables.files += files
+        self._tables.sealed = self.sealed = last
+        self._replace(self.after(last))
+
+    def _replace(self, periods: Sequence[OpenPeriod]) -> None:
+        self._tables.unsealed = self.unsealed = tuple(periods)
+
+
+class SimulatedDatabase:
+    """What Database offers to Store."""
+
+    def __init__(self, tables: Tables, has_lake: bool = False) -> None:
+        self._tables = tables
+        self._has_lake = has_lake
+        self.periods = SimulatedPeriods(tables)
         self.pages = self.rounds = self
         self.partitions = self
         self.head = tables.head
@@ -107,22 +135,30 @@ class SimulatedDatabase:
         marks = (seq for head, name, seq in self._tables.mark_rows if name == JOURNAL and head <= offset)
         return max(marks, default=0)
 
-    @property
-    def ends(self) -> list[int]:
-        """Where commits have ended."""
-        return [head for head, _, _ in self._tables.mark_rows]
-
-    def marks_between(self, first: int, last: int) -> pa.Table:
+    def marks_between(self, first: int, last: int) -> dict[str, int]:
         """The marks of the commits that have ended there."""
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[str, int] = {}
         for head, name, seq in self._tables.mark_rows:
             if first <= head <= last:
-                found[name] = max(found.get(name, (0, 0)), (seq, head))
-        return pa.table({
-            "stream": pa.array(found, pa.string()),
-            "seq": pa.array([seq for seq, _ in found.values()], pa.int64()),
-            OFFSET: pa.array([head for _, head in found.values()], pa.int64()),
-        })  # fmt: skip
+                found[name] = max(found.get(name, 0), seq)
+        return found
+
+    @property
+    def sealed(self) -> int:
+        return self.periods.sealed if self._has_lake else 2**63 - 1
+
+    def begin_period(self, number: int) -> None:
+        if self._has_lake and self.days:
+            self.periods.begin(number, self.head, [day.first_offset for day in self.days])
+
+    def day_of(self, offset: int) -> int:
+        return next((day.day for day in reversed(self.days) if day.first_offset <= offset), self.days[0].day)
+
+    def seal(self, last: int, files: Sequence[SealedFile], place: str) -> None:
+        self.periods.seal(last, files, place)
+
+    def sealed_files(self) -> list[SealedFile]:
+        return list(self._tables.files)
 
     @property
     def days(self) -> tuple[Partition, ...]:
@@ -147,7 +183,7 @@ class SimulatedDatabase:
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         return {name: seq for name, seq in self._tables.marks.items() if name in streams}
 
-    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int) -> int:
+    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int, period: int = 0) -> int:
         by_table, head, heads = numbered(entries, self.head, self.heads)
         new = {name: to_arrow(name, same, offsets) for name, (same, offsets) in by_table.items()}
         if self._tables.fails():
@@ -155,6 +191,7 @@ class SimulatedDatabase:
         size, days = self._tables.rows_of_day, self._tables.days
         if not days or (self.head + 1 >= days[-1].first_offset + size):
             self._tables.days = (*days, Partition(20_000 + len(days), self.head + 1))
+        self.begin_period(period)
         for name, rows in new.items():
             plain = pa.table(
                 {
@@ -201,14 +238,8 @@ class SimulatedDatabase:
     def checkpoint(self) -> None:
         pass
 
-    def roll_up(self) -> None:
-        pass
-
-    def drop_days(self, retention: Retention, today: int, upto: int) -> int:
+    def retire(self, retention: Retention, today: int | None) -> int:
         return 0
-
-    def free_share(self) -> tuple[float, int]:
-        return 0.0, 0
 
     def row_counts(self) -> dict[str, int]:
         return {name: sum(part.num_rows for part in parts) for name, parts in self._tables.rows.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -238,6 +239,12 @@ class SimulatedDisk(Disk):
     def read(self, path: Path, most: int = 2**28) -> bytes:
         return bytes(self._file(path).data)
 
+    def read_own(self, path: Path) -> bytes:
+        return self.read(path)
+
+    def check_own(self, path: Path) -> None:
+        self._process.check()
+
     def replace(self, path: Path, data: bytes) -> None:
         part = path.with_name(path.name + ".part")
         descriptor = self.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -276,6 +283,29 @@ class SimulatedDisk(Disk):
             self._platters.name(name, None)
         self._platters.directories = {d for d in self._platters.directories if not d.is_relative_to(path)}
 
+    def database(self, path: Path) -> sqlite3.Connection:
+        """A database in memory, of which the disk has what was committed."""
+        self._process.check()
+        database: _Database = sqlite3.connect(":memory:", factory=_Database)
+        database.attach_to(self, path)
+        return database
+
+    def store(self, path: Path, content: bytes) -> None:
+        """Replace a file at once, durably. Raises sqlite3.OperationalError; nothing has changed then."""
+        self._change()
+        file = self._platters.names.get(path, _File())
+        if self.slow_seconds:
+            self._machine.sleep(self._machine.random.random() * self.slow_seconds)
+        if self._platters.used + len(content) - len(file.data) > self._platters.capacity:
+            raise _failure(sqlite3.SQLITE_FULL, "database or disk is full")
+        if self.fails and self._machine.random.random() < self.fails:
+            raise _failure(sqlite3.SQLITE_IOERR, "disk I/O error")
+        if path not in self._platters.names:
+            self._platters.name(path, file)
+        file.data, file.durable, file.unsynced = bytearray(content), content, []
+        self._platters.settle_names()
+        self._after()
+
     def _file(self, path: Path) -> _File:
         self._process.check()
         if path not in self._platters.names:
@@ -303,6 +333,36 @@ class SimulatedDisk(Disk):
         for descriptor, file in self._open.items():
             if file.owner == (self._process.pid, descriptor):
                 file.owner = None
+
+
+class _Database(sqlite3.Connection):
+    """A database whose commits replace a file of a simulated disk."""
+
+    def attach_to(self, disk: SimulatedDisk, path: Path) -> None:
+        """Begin with what the disk has."""
+        self._disk, self._path = disk, path
+        if disk.exists(path):
+            self.deserialize(disk.read(path))
+        self.execute("PRAGMA user_version = 1")  # an empty database cannot be serialized
+        self._stored = self.serialize()
+
+    def commit(self) -> None:
+        """Commit and store, or raise and change nothing on the disk."""
+        if self.in_transaction:
+            super().commit()
+            content = self.serialize()
+            try:
+                self._disk.store(self._path, content)
+            except sqlite3.Error:
+                self.deserialize(self._stored)
+                raise
+            self._stored = content
+
+
+def _failure(code: int, text: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
 
 
 def _put(data: bytearray, at: int, content: bytes) -> None:

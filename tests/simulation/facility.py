@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -18,25 +19,26 @@ from barograph_agent.deliver.shards import shard_of
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.wire import Column, Result
-from barograph_agent.settings.places import endpoints
-from barograph_agent.sidecar.main import Orphans, Sidecar
-from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, load_plan, load_report, save
-from barograph_agent.sidecar.watch import Watch
+from barograph_agent.sidecar.main import Sidecar, sidecar_of
+from barograph_agent.sidecar.orphans import Orphans
+from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, leave, load_plan, load_report
+from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.system.processes import Processes
-from barograph_agent.system.sockets import SocketInfo
 from barograph_agent.system.system import System
 from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
 from barograph_alerts.recall import LAST_COUNTS, WORKLOADS, Recall
-from barograph_alerts.restore import LAST_ROWS, NEAR, OF_JOBS, Restore
+from barograph_alerts.restore import NEAR, OF_JOBS, Restore
+from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output, Runner
-from barograph_collector.daemon.sources import FollowedCollector, Sources
-from barograph_collector.lake.publisher import Publisher
+from barograph_collector.daemon.service import CannotStart
+from barograph_collector.daemon.source import LogSource
+from barograph_collector.lake.sealer import Sealer
 from barograph_collector.server import Collector
 from barograph_collector.storage.days.extensions import LakeError
+from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import JOURNAL_SUFFIX, Store
@@ -54,8 +56,7 @@ LOG = Path("/log/barograph.duckdb")
 JOURNAL_OF_LOG = LOG.with_name(f"{LOG.name}{JOURNAL_SUFFIX}")
 SEGMENT_BYTES = 16_384
 FOLLOWED = ["jobs", "blocks", "runs"]
-SPOOL_SEGMENT_BYTES = 4_096
-PUBLISH_SECONDS = 0.5
+PERIOD_SECONDS = 0.5
 
 
 class Node:
@@ -110,14 +111,31 @@ class Node:
 class _NodeDisk(SimulatedDisk):
     """Rings are real files in memory."""
 
-    def remove_tree(self, path: Path) -> None:
+    def remove_marked(self, path: Path, mark: str, content: bytes, left: Set[str] = frozenset()) -> None:
         self._change()
-        super().remove_tree(path)
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir():
+            assert (path / mark).read_bytes() == content
+            super().remove_marked(path, mark, content, left)
+
+    def read_own(self, path: Path) -> bytes:
+        return path.read_bytes() if path.is_file() else super().read_own(path)
+
+    def unlink(self, path: Path, *, missing_ok: bool = False) -> None:
+        super().unlink(path, missing_ok=missing_ok or path.is_file())
+        path.unlink(missing_ok=True)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        if path.parent.is_dir():
+            path.write_bytes(data)
+        else:
+            super().replace(path, data)
 
 
 class _NodeProcesses(Processes):
+    root = "/nonexistent"
+
     def __init__(self, node: Node, process: Process) -> None:
+        super().__init__()
         self._node, self._process = node, process
 
     def own(self) -> int:
@@ -128,9 +146,6 @@ class _NodeProcesses(Processes):
 
     def show(self, file: str, most: int = 0) -> bytes:
         return b""
-
-    def connections(self) -> list[SocketInfo]:
-        return []
 
     def ids(self) -> list[int]:
         return [one.pid for one in self._node.processes if one.lives]
@@ -148,7 +163,7 @@ class SimulatedJob:
 
     def __init__(self, node: Node, name: str, *, ranks: int, seconds: float, per_second: float, capacity: int) -> None:
         self.node = node
-        self.job = Job("sim", name, 0, "0", "user", node.name, "app", {})
+        self.job = Job("sim", name, 0, "0", name, node.name, "app", {})
         self.key = self.job.key
         self.directory = SPOOLS / name
         self.rings = node.rings / name
@@ -175,10 +190,11 @@ class SimulatedJob:
         options = RunOptions(self.node.facility.collectors, drain_seconds=5.0, spool_bytes=self.spool_bytes)
         stream = f"{self.key}/{system.processes.own():x}"
         try:
-            self.stream = begin_run(self.directory, self.job, self.rings, options, system, stream=stream).stream
+            self.plan = begin_run(self.directory, self.job, self.rings, options, system, stream=stream)
         except OSError:
             system.disk.remove_tree(self.directory)
             return  # the program runs unwatched
+        self.stream = stream
         began = clock.monotonic()
         program = self.node.start("program", self._run)
         self.node.variables[str(self.rings)] = program
@@ -188,9 +204,10 @@ class SimulatedJob:
             clock.sleep(0.25)
             started = self._check(started, system)
         with contextlib.suppress(OSError):
-            save(self.directory, END, CommandEnd(clock.now(), clock.monotonic() - began, 0), system.disk)
+            end = CommandEnd(clock.now(), clock.monotonic() - began, 0)
+            leave(self.directory, END, end, self.plan, system.disk)
         deadline = clock.monotonic() + 25.0
-        while (report := load_report(self.directory, system.disk)) is None and clock.monotonic() < deadline:
+        while (report := load_report(self.directory, self.plan, system.disk)) is None and clock.monotonic() < deadline:
             clock.sleep(0.1)
             started = self._check(started, system)
         if report is not None and report.delivered:
@@ -202,7 +219,7 @@ class SimulatedJob:
         assert self.sidecar is not None
         over = all(thread.done for thread in self.sidecar.threads)
         now = system.clock.monotonic()
-        if not over or now - started <= 1.0 or load_report(self.directory, system.disk) is not None:
+        if not over or now - started <= 1.0 or load_report(self.directory, self.plan, system.disk) is not None:
             return started
         self._start_sidecar()
         return now
@@ -214,12 +231,11 @@ class SimulatedJob:
     def _watch(self, system: System) -> None:
         try:
             plan = load_plan(self.directory, system.disk)
-            watch = Watch(self.directory, plan, system=system, segment_bytes=SPOOL_SEGMENT_BYTES)
+            run = WatchedRun(self.directory, plan, system=system)
         except (SpoolError, OSError):
             return  # its process would end with a message
-        sidecar = Sidecar(SPOOLS, plan.collectors, plan.drain_seconds, {self.directory: watch}, system)
-        self.node.facility.watches[self.key] = watch
-        sidecar.run()
+        self.node.facility.runs[self.key] = run
+        sidecar_of(run, system).run()
 
     def _run(self, system: System) -> None:
         """The program: sync points in all ranks, which take their time."""
@@ -246,25 +262,11 @@ class SimulatedJob:
             self.seen = self.shims[0].seen
 
 
-class Delivery(Sidecar[Watch]):
-    """`barograph spool --send`: delivers what earlier sidecars left."""
-
-    def __init__(self, collectors: str, system: System) -> None:
-        self._orphans = Orphans(SPOOLS, collectors, system)
-        super().__init__(SPOOLS, collectors, 60.0, self._orphans.watches, system)
-        self._adopts = False
-
-    @property
-    def is_over(self) -> bool:
-        return True
-
-    def adopt_next(self) -> None:
-        self._orphans.adopt()
-
-
 def deliver(collectors: str, system: System) -> None:
-    """Deliver what is left on a node."""
-    Delivery(collectors, system).run()
+    """Deliver what is left on a node, as `barograph spool --send`."""
+    sidecar = Sidecar(SPOOLS, collectors, 60.0, system=system)
+    sidecar.adopted = Orphans(SPOOLS, collectors, system)
+    sidecar.run()
 
 
 class NoQuarantine(Quarantine):
@@ -319,8 +321,8 @@ class Tally:
             if (np.diff(offsets, prepend=last) <= 0).any():
                 self.wrong.append(f"{table}: offsets {offsets} of {job or 'all'} after {last}")
             self._lasts[self._source, table, job] = offsets[-1]
-        self.read[self._source, table].update(np.asarray(columns["offset"]).tolist())
-        self.last[self._source, table] = max(self.last.get((self._source, table), 0), int(columns["offset"][-1]))
+        self.read[self._source, table].update(np.asarray(columns["log_offset"]).tolist())
+        self.last[self._source, table] = max(self.last.get((self._source, table), 0), int(columns["log_offset"][-1]))
         if table == "blocks":
             for job, count in zip(columns["job"], np.asarray(columns["count"]).tolist(), strict=True):
                 if job in self._ended and not self._may_resend(job):
@@ -332,9 +334,9 @@ class Tally:
 
     def _ordered(self, columns: Mapping[str, Column]) -> list[tuple[str, list[int]]]:
         """Rows that have an order among themselves."""
-        return [("", np.asarray(columns["offset"]).tolist())]
+        return [("", np.asarray(columns["log_offset"]).tolist())]
 
-    def watch(self, source: FollowedCollector) -> None:
+    def watch(self, source: LogSource) -> None:
         """Note whose rows are read from now on."""
 
         def noted(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -348,12 +350,10 @@ class Tally:
         reader = source.reader
         reader.read, reader.follow = noted(reader.read), noted(reader.follow)  # type: ignore[method-assign]
 
-    def prepare(self, ready: Sequence[FollowedCollector], now: float) -> None:
+    def prepare(self, source: LogSource, now: float) -> None:
         """Read final scores that an earlier process has written."""
-        for source in ready:
-            for page in source.reader.read_all("scores"):
-                self._judged |= set(page.columns["job"])
-                source.note("scores", page.columns)
+        for page in source.reader.read_all("scores"):
+            self._judged |= set(page.columns["job"])
 
     def cycle(self) -> Sequence[Output]:
         """Called before each cycle; rows to write."""
@@ -369,7 +369,7 @@ class Tally:
     def step(self, now: float) -> list[Output]:
         due, self._due = self._due, []
         self._judged |= set(due)
-        return [Output("scores", 1, SCORE | {"job": job, "at": now}) for job in due]
+        return [Output("scores", 1, SCORE | {"job": job, "time": now}) for job in due]
 
     @property
     def idle(self) -> bool:
@@ -384,11 +384,11 @@ class JudgingTally(Tally):
     def __init__(
         self,
         may_resend: Callable[[str], bool],
-        connect: Callable[[str], LogReader],
+        connect: Callable[[], LogReader],
         system: System,
         chance: random.Random,
     ) -> None:
-        """connect: a reader of its own, by the address of a collector."""
+        """connect: a reader of its own."""
         super().__init__(may_resend)
         self.scorer = Scorer()
         self.open_jobs, self.begun, self.begin_log = self.scorer.open_jobs, self.scorer.begun, self.scorer.begin_log
@@ -418,26 +418,27 @@ class JudgingTally(Tally):
 
     def begin_with(self, name: str, row: Mapping[str, Any]) -> None:
         """Note the pace of a job's begin."""
-        self.first_paces[name] = int(row["offset"])
+        self.first_paces[name] = int(row["log_offset"])
         self.scorer.begin_with(name, row)
 
     def _ordered(self, columns: Mapping[str, Column]) -> list[tuple[str, list[int]]]:
         found: dict[str, list[int]] = {}
-        for job, offset in zip(columns.get("job", [""] * len(columns["offset"])), columns["offset"], strict=True):
+        for job, offset in zip(
+            columns.get("job", [""] * len(columns["log_offset"])), columns["log_offset"], strict=True
+        ):
             found.setdefault(job, []).append(int(offset))
         return list(found.items())
 
-    def prepare(self, ready: Sequence[FollowedCollector], now: float) -> None:
-        self._restore(ready, now)
-        for source in ready:
-            source.follower._page = self._pages
-            # What is before is a backfill's, or of jobs that are not judged, or does not count.
-            self.starts[source.name] = Start(dict(source.follower.offsets), self._judged.copy())
-            partly = (*OF_JOBS, *LAST_COUNTS, *LAST_ROWS)
-            self.skipped |= {(source.name, one): at for one, at in source.follower.offsets.items() if one in partly}
-            for backfill in source.backfills:
-                backfill.follower._page = self._pages
-        self._recall.begin(ready)
+    def prepare(self, source: LogSource, now: float) -> None:
+        self._restore(source, now)
+        source.follower._page = self._pages
+        # What is before is a backfill's, or of jobs that are not judged, or does not count.
+        self.starts[source.name] = Start(dict(source.follower.offsets), self._judged.copy())
+        partly = (*OF_JOBS, *LAST_COUNTS)
+        self.skipped |= {(source.name, one): at for one, at in source.follower.offsets.items() if one in partly}
+        for backfill in source.backfills:
+            backfill.follower._page = self._pages
+        self._recall.begin(source)
 
     def cycle(self) -> Sequence[Output]:
         self._recall.poll(threading.Lock())
@@ -452,7 +453,7 @@ class JudgingTally(Tally):
         """Note rows of what was learned."""
         self.recalled += 1
         for table, columns in rows:
-            self.read[self._recall._log, table].update(np.asarray(columns["offset"]).tolist())
+            self.read[next(iter(self.starts)), table].update(np.asarray(columns["log_offset"]).tolist())
         self.scorer.learn(workloads, rows)
 
     def must_read(self, job: str, *, has_begun: bool) -> bool:
@@ -511,6 +512,11 @@ class Shard:
         """`barograph restore`, while the log is made again from the lake."""
         self.loses_rows = False
         """Whether what it had acknowledged may be lost with its disk."""
+        self.follower: Process
+        self.tally: Tally
+        self.runner: Runner | None = None
+        self.source: LogSource | None = None
+        """What follows the log."""
         self.restored: set[tuple[str, int]] = set()
         """Table and last offset of it, when the log was made again: the lost log may have had later ones."""
         self._stopping: Callable[[], None] = lambda: None
@@ -546,7 +552,7 @@ class Shard:
         else:
             reader = self.server.system(self.facility.machine.process("reader"))
             journal = Journal(JOURNAL_OF_LOG, SEGMENT_BYTES, reader)
-            position = lake.now.positions.get(self.tables.name, 0)
+            position = lake.position(self.tables.name)
             self.facility.loss.add(unpublished(self.tables, journal, position))
             self.loses_rows = True
             self.server.platters = Platters(self.facility.machine.random)
@@ -571,7 +577,9 @@ class Shard:
             self._begin_log()
         else:
             self.tables = found
-            self.restored = {(table, parts[-1]["offset"][-1].as_py()) for table, parts in found.rows.items() if parts}
+            self.restored = {
+                (table, parts[-1]["log_offset"][-1].as_py()) for table, parts in found.rows.items() if parts
+            }
         self.restoring, self.is_kept_running = None, True
         self.start()
 
@@ -587,9 +595,12 @@ class Shard:
         store = Store(
             LOG,
             system=system,
-            open_database=lambda path: SimulatedDatabase(self.tables),  # type: ignore[arg-type,return-value]
+            open_database=lambda path: SimulatedDatabase(  # type: ignore[arg-type,return-value]
+                self.tables, has_lake=facility.lake is not None
+            ),
             segment_bytes=SEGMENT_BYTES,
             lake=None if facility.lake is None else facility.lake.lake().data,
+            period_seconds=PERIOD_SECONDS,
         )
         # Days of the stand-in are those of its rows: files are deleted only where no clock is in doubt.
         store.calendar.confirm()
@@ -597,14 +608,16 @@ class Shard:
         assert not store.calendar.held
         stopping = system.threads.event()
         self._stopping = stopping.set
-        publisher = None
+        sealer = None
         if facility.lake is not None:
-            publisher = Publisher(store, facility.lake.lake(), system, PUBLISH_SECONDS, parts=facility.lake.parts())
+            sealer = Sealer(store, facility.lake.lake(), system, **facility.lake.parts())
         collector = Collector(
             store,
             self.endpoint,
-            publisher=publisher,
+            sealer=sealer,
             system=system,
+            # Files of the stand-in have no columns to describe: no day leaves the database.
+            retention=Retention(hot_days=sys.maxsize),
             on_failure=stopping.set,
             mailbox=SimulatedMailbox(facility.machine),  # type: ignore[arg-type]
             open_socket=lambda *_: SimulatedRouter(  # type: ignore[arg-type,return-value]
@@ -637,10 +650,9 @@ class Facility:
         if self.machine.random.random() < 0.5:
             self.watcher = self.node(0.0)
         self.jobs: list[SimulatedJob] = []
-        self.watches: dict[str, Watch] = {}
-        self.runner: Runner | None = None
-        self.sources: Sources | None = None
+        self.runs: dict[str, WatchedRun] = {}
         self.tallies: list[Tally] = []
+        """What has followed any of the logs."""
         self.judged = False
         """Whether the alerts daemon follows the log in place of a tally."""
         self.make_tally: Callable[[System], Tally] | None = None
@@ -652,7 +664,8 @@ class Facility:
         self.loss = Loss()
         for shard in self.shards:
             shard.start()
-        self.follower_process = self._start_follower()
+        for shard in self.shards:
+            self._start_follower(shard)
         self.kept_running = True
         self.machine.at(0.5, self._supervise)
 
@@ -678,8 +691,8 @@ class Facility:
     def end(self) -> None:
         """End all processes."""
         self.kept_running = False
-        for watch in self.watches.values():
-            watch._ring_set.close()
+        for run in self.runs.values():
+            run._rings.close()
         for node in self.nodes:
             for process in node.processes:
                 process.kill()
@@ -691,39 +704,46 @@ class Facility:
         self.nodes.append(node)
         return node
 
-    def _start_follower(self) -> Process:
-        return self.watcher.start("follower", self._follow)
+    def _start_follower(self, shard: Shard) -> None:
+        shard.follower = self.watcher.start(f"follower of {shard.endpoint}", partial(self._follow, shard))
 
-    def _follow(self, system: System) -> None:
+    def _follow(self, shard: Shard, system: System) -> None:
         tally = Tally(self.may_resend)
         if self.judged:
-            readers_of = {shard.endpoint: partial(NamedReader, shard, system) for shard in self.shards}
-            tally = JudgingTally(self.may_resend, lambda endpoint: readers_of[endpoint](), system, self.machine.random)
+            connect = partial(NamedReader, shard, system)
+            tally = JudgingTally(self.may_resend, connect, system, self.machine.random)
         elif self.make_tally is not None:
             tally = self.make_tally(system)
         self.tallies.append(tally)
-        places = JobPlaces(endpoints(self.collectors))
-        readers = [NamedReader(shard, system) for shard in self.shards]
-        sources = self.sources = Sources(readers, tally.tables, places, system.clock.monotonic)
-        writer = PlacedWriter(places, f"tally/{system.clock.now_ns()}", system=system)
-        for source in sources.all:
-            tally.watch(source)
-        runner = self.runner = Runner(tally, sources, writer, system.clock.now)
+        shard.tally = tally
+        source = shard.source = LogSource(NamedReader(shard, system), tally.tables)
+        writer = LogWriter(shard.endpoint, f"tally/{system.clock.now_ns()}", system=system)
+        tally.watch(source)
+        runner = shard.runner = Runner(tally, source, writer, system.clock.now)
 
-        def prepare(ready: Sequence[FollowedCollector]) -> None:
-            tally.prepare(ready, system.clock.now())
+        def prepare(source: LogSource) -> None:
+            tally.prepare(source, system.clock.now())
 
         while True:
-            seconds = 7.0 if sources.delivered and runner.idle else 0.5
-            system.network.wait([sources, writer], 0.01 if sources.is_behind else seconds)
-            with contextlib.suppress(LogUnavailable, ReadRefused):
-                sources.prepare(prepare)
-            if sources.delivered:
+            seconds = 7.0 if source.is_ready and runner.idle else 0.5
+            system.network.wait([source, writer], 0.01 if source.is_behind else seconds)
+            try:
+                source.prepare(prepare)
+            except (LogUnavailable, ReadRefused):
+                continue
+            except CannotStart:
+                return  # its process would end with a message
+            if source.is_ready:
                 runner.write(tally.cycle())
                 runner.step()
 
     def may_resend(self, job: str) -> bool:
-        return any(one.loses_rows and shard_of(job, endpoints(self.collectors)) == one.endpoint for one in self.shards)
+        return any(one.loses_rows and self.home(job) is one for one in self.shards)
+
+    def home(self, job: str) -> Shard:
+        """The shard of a job, of which each has its own user."""
+        endpoint = shard_of("sim", job.split("/")[1].split(".", maxsplit=1)[0], [one.endpoint for one in self.shards])
+        return next(one for one in self.shards if one.endpoint == endpoint)
 
     def _supervise(self) -> None:
         """Start again what died, as systemd does."""
@@ -734,9 +754,10 @@ class Facility:
             if not shard.process.lives and shard.is_kept_running and self.kept_running:
                 self._note(shard.process)
                 shard.start()
-        if not self.follower_process.lives and self.kept_running:
-            self._note(self.follower_process)
-            self.follower_process = self._start_follower()
+            has_ended = all(thread.done for thread in shard.follower.threads)
+            if (has_ended or not shard.follower.lives) and self.kept_running:
+                self._note(shard.follower)
+                self._start_follower(shard)
         self.machine.at(0.5, self._supervise)
 
     def _note(self, process: Process) -> None:

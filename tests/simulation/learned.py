@@ -9,9 +9,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from barograph_agent.settings.places import endpoints
 from barograph_agent.system.system import System
-from barograph_collector.daemon.places import JobPlaces, PlacedWriter
+from barograph_collector.client.follow import LogWriter
 from simulation.database import SimulatedDatabase, Tables
 from simulation.facility import Node, Start
 
@@ -22,7 +21,6 @@ OTHERS: Final = ("sim/steel@2x1", "sim/glass@2x1")
 KEYS: Final[Mapping[str, Sequence[str]]] = {
     "paces": ("workload",),
     "bands": ("workload", "kind", "method", "class_id"),
-    "sites": ("class_id",),
 }
 """Columns of what was learned: of rows with equal values there the last one counts."""
 ON_DEMAND: Final = ("paces", "bands")
@@ -36,11 +34,11 @@ WHOLE: Final = ("jobs", "assignments")
 def rows_to_read(log: Tables, start: Start) -> dict[str, set[int]]:
     """The offsets of the rows of a log that alerts reads, from the start on, by table."""
     jobs = log.all("jobs")
-    begun = {job: at for job, at in zip(jobs["job"], jobs["offset"], strict=True) if job not in start.judged}
+    begun = {job: at for job, at in zip(jobs["job"], jobs["log_offset"], strict=True) if job not in start.judged}
     found = {}
     for table, after in start.offsets.items():
         rows = log.all(table)
-        offsets = rows["offset"]
+        offsets = rows["log_offset"]
         if table in WHOLE:
             found[table] = set(offsets)
             continue
@@ -66,20 +64,20 @@ def last_rows(log: Tables, table: str, workload: str) -> set[int]:
 
 def _last(table: str, rows: Mapping[str, Sequence[Any]]) -> dict[tuple[Any, ...], int]:
     """The last row of each key, of rows in the order of their offsets."""
-    return dict(zip(zip(*(rows[name] for name in KEYS[table]), strict=True), rows["offset"], strict=True))
+    return dict(zip(zip(*(rows[name] for name in KEYS[table]), strict=True), rows["log_offset"], strict=True))
 
 
-def first_paces(log: Tables, start: Start, learned: Tables, after: int) -> dict[str, int]:
+def first_paces(log: Tables, start: Start, after: int) -> dict[str, int]:
     """Jobs of a log that were open at the start and are compared with another pace than the last one, and the least
     offset of that.
 
-    learned: the log that has the paces. after: the offset from which it is followed.
+    after: the offset from which paces are followed.
     """
-    names = ("workload", "fitted_at", "offset")
-    rows = list(zip(*(learned.all("paces")[name] for name in names), strict=True))
+    names = ("workload", "fitted_at", "log_offset")
+    rows = list(zip(*(log.all("paces")[name] for name in names), strict=True))
     jobs = log.all("jobs")
     found = {}
-    columns = (jobs[name] for name in ("job", "workload", "started_at", "offset"))
+    columns = (jobs[name] for name in ("job", "workload", "started_at", "log_offset"))
     for job, workload, since, known in zip(*columns, strict=True):
         # Of `jobs` later rows may have been read than of others: those jobs begin with what is known then.
         if job in start.judged or known > start.offsets["blocks"]:
@@ -102,18 +100,16 @@ class LearnedRows:
         self._rows = {
             table: [
                 {name: [value[row]] if isinstance(value, list) else value[row] for name, value in columns.items()}
-                for row in range(len(columns["offset"]))
+                for row in range(len(columns["log_offset"]))
             ]
             for table, columns in rows.items()
         }
-        makers: list[Callable[[float], tuple[str, dict[str, Any]]]] = [self._learned, self._site, self._event]
+        makers: list[Callable[[float], tuple[str, dict[str, Any]]]] = [self._learned, self._event]
         self._makers = [*makers, self._learned, self._learned]
         node.start("modeler", self._run)
 
     def _run(self, system: System) -> None:
-        writer = PlacedWriter(
-            JobPlaces(endpoints(self._node.facility.collectors)), f"modeler/{system.clock.now_ns()}", system=system
-        )
+        writer = LogWriter(self._node.facility.shards[0].endpoint, f"modeler/{system.clock.now_ns()}", system=system)
         left = WRITTEN
         while left or not writer.idle:
             if left:
@@ -128,16 +124,11 @@ class LearnedRows:
         row = dict(self._chance.choice(self._rows[table])) | {"fitted_at": now}
         if workload := self._chance.choice(["", "", *OTHERS]):
             row["workload"] = [workload]
-        del row["offset"]
+        del row["log_offset"]
         return table, row
-
-    def _site(self, now: float) -> tuple[str, dict[str, Any]]:
-        del now
-        name = f"solve{self._chance.random()}"
-        return "sites", {"class_id": self._chance.choice([1, 2, 3]), "before": [name], "at": [name], "operation": ["x"]}
 
     def _event(self, now: float) -> tuple[str, dict[str, Any]]:
         kind = self._chance.choice(["regime-closed", "noted"])
         return "events", {
-            "source": [self._chance.choice(OTHERS)], "kind": [kind], "rows": 1, "detail": ["{}"], "at": now
+            "source": [self._chance.choice(OTHERS)], "kind": [kind], "rows": 1, "detail": ["{}"], "time": now
         }  # fmt: skip

@@ -220,7 +220,7 @@ class VirtualClock(Clock):
         self.now_ns = lambda: int(self.now() * 1e9)  # type: ignore[method-assign]
         self.monotonic = lambda: BOOTED + machine.seconds  # type: ignore[method-assign]
         self.monotonic_ns = lambda: int(self.monotonic() * 1e9)  # type: ignore[method-assign]
-        self.processor_seconds = self.thread_seconds = lambda: 0.0  # type: ignore[method-assign]
+        self.processor_seconds = self.thread_seconds = self.error_seconds = lambda: 0.0  # type: ignore[method-assign]
         self.sleep = machine.sleep  # type: ignore[method-assign]
 
     def since_boot(self) -> float:

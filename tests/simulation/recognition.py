@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from barograph_agent.protocol.wire import Column
-from barograph_agent.settings.places import endpoints
 from barograph_agent.system.system import System
+from barograph_collector.client.follow import LogWriter
 from barograph_collector.client.log_reader import LogReader
-from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.runner import Output
-from barograph_collector.daemon.sources import FollowedCollector
+from barograph_collector.daemon.source import LogSource
 from barograph_modeler.main import _each_cycle, _prepare
 from barograph_modeler.recognition.early import MIN_BEHIND, TABLES, EarlyReader, EarlyRecognizer
 from helpers.works import asked, new_modeler
@@ -36,11 +35,11 @@ class AssigningTally(Tally):
     def __init__(
         self,
         may_resend: Callable[[str], bool],
-        connect: Callable[[str], LogReader],
+        connect: Callable[[], LogReader],
         system: System,
         chance: random.Random,
     ) -> None:
-        """connect: a reader of its own, by the address of a collector."""
+        """connect: a reader of its own."""
         super().__init__(may_resend)
         self._page = chance.choice([1, 3, 10_000])
         behind, latest = chance.choice([1, 1, 10, MIN_BEHIND]), chance.choice([2, 4, 100])
@@ -51,11 +50,10 @@ class AssigningTally(Tally):
         self.early = 0
         """Assignments of jobs that had not been read."""
 
-    def prepare(self, ready: Sequence[FollowedCollector], now: float) -> None:
-        super().prepare(ready, now)
-        for source in ready:
-            source.follower._page = self._page
-        _prepare(self._modeler, None, self._early, ready)
+    def prepare(self, source: LogSource, now: float) -> None:
+        super().prepare(source, now)
+        source.follower._page = self._page
+        _prepare(self._modeler, None, self._early, source)
 
     def cycle(self) -> list[Output]:
         if self._modeler.early is not None:
@@ -92,8 +90,7 @@ class AskingJobs:
 
     def _run(self, system: System) -> None:
         chance = random.Random(self._seed)
-        places = JobPlaces(endpoints(self._node.facility.collectors))
-        writer = PlacedWriter(places, f"asking/{system.clock.now_ns()}", system=system)
+        writer = LogWriter(self._node.facility.collectors, f"asking/{system.clock.now_ns()}", system=system)
         for number in itertools.count():
             if number < ASKED:
                 job, name = f"sim/asks{self._seed}x{number}.0.0", chance.choice(list(REQUESTS))

@@ -11,7 +11,6 @@ from barograph_agent.protocol import wire
 from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.runner import Output
-from barograph_collector.daemon.sources import OF_NO_JOB
 from barograph_collector.storage import messages
 from barograph_collector.storage.rows import CheckedRows
 from barograph_modeler.learning.learner import Learner
@@ -61,18 +60,12 @@ def checked(output: Output) -> CheckedRows:
     return item.entry
 
 
-def alarms_without_pipeline(tables: Tables, learned: Tables) -> set[str]:
-    """Jobs that ever alarm where a scorer reads the same rows in the order of the log, and steps after each.
-
-    learned: of the log that has `bands` and `paces`.
-    """
+def alarms_without_pipeline(tables: Tables) -> set[str]:
+    """Jobs that ever alarm where a scorer reads the same rows in the order of the log, and steps after each."""
     scorer, database = Scorer(), SimulatedDatabase(tables)
     pages = {table: database.read(table, 0, 10**6) for table in TABLES}
-    if learned is not tables:
-        for table in sorted(OF_NO_JOB & pages.keys()):
-            scorer.observe(table, SimulatedDatabase(learned).read(table, 0, 10**6).columns, 0.0)
     now = float(max(pages["runs"].columns["ended_at"], default=0.0))
-    offsets = [(int(at), table, row) for table in TABLES for row, at in enumerate(pages[table].columns["offset"])]
+    offsets = [(int(at), table, row) for table in TABLES for row, at in enumerate(pages[table].columns["log_offset"])]
     alarmed = set()
     for _, table, row in sorted(offsets):
         scorer.observe(table, {name: values[row : row + 1] for name, values in pages[table].columns.items()}, now)

@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from barograph_agent.deliver.shards import shard_of
 from barograph_agent.system.system import System
-from barograph_collector.daemon.sources import OF_NO_JOB
 from simulation.database import SimulatedDatabase
 from simulation.facility import SPOOLS, Facility, JudgingTally, NamedReader, Node, Shard, SimulatedJob, deliver
 from simulation.lake import Failures
@@ -24,15 +22,14 @@ from simulation.machine import Stuck
 from simulation.recognition import AskingJobs, AssigningTally
 from simulation.reference import PER_SECOND, SECONDS, alarms_without_pipeline, healthy_history
 
+SHARDED = 3
+"""One of so many schedules has two shards."""
 WITH_LAKE = 2
 """One of so many schedules has a lake."""
-SHARDED = 3
-"""One of so many schedules has two collectors."""
 LOSES_DISK = 4
 """In one of so many schedules a collector loses its disk, with a lake."""
 ASSIGNS, ASSIGNED = 5, 3
-"""In one of so many schedules, of this remainder, the modeler's recognition follows the log, if it is of one collector
-and alerts does not."""
+"""In one of so many schedules, of this remainder, the modeler's recognition follows the log, if alerts does not."""
 FAILED_QUERIES = 0.0, 0.0, 0.05, 0.0, 0.3
 """Shares of the questions in SQL that alerts has no answer to, until calm, by the remainder of the seed."""
 DISTURBED_SECONDS = 8.0
@@ -55,8 +52,7 @@ class Report:
     dropped: int = 0
     lost: int = 0
     """With disks of collectors, after they were acknowledged."""
-    published: int = 0
-    merged: int = 0
+    sealed: int = 0
     early: int = 0
     """Assignments of jobs that a restarted modeler had not read."""
     seconds: float = 0.0
@@ -75,7 +71,9 @@ class Schedule:
         self.random = facility.machine.random
         self._disks: list[Any] = []
         facility.judged = self.random.random() < 0.25
-        self._given = SimulatedDatabase(facility.tables).commit(healthy_history(), {}, 0) if facility.judged else 0
+        self._given = 0
+        for shard in facility.shards if facility.judged else ():
+            self._given = SimulatedDatabase(shard.tables).commit(healthy_history(), {}, 0)
         for shard in facility.shards if facility.lake is not None else ():
             if self.random.random() < 0.5:
                 shard.put_journal_apart()
@@ -114,9 +112,7 @@ class Schedule:
 
     def _assigns(self, system: System) -> AssigningTally:
         (shard,) = self.facility.shards
-        return AssigningTally(
-            self.facility.may_resend, lambda endpoint: NamedReader(shard, system), system, self.random
-        )
+        return AssigningTally(self.facility.may_resend, partial(NamedReader, shard, system), system, self.random)
 
     def close(self) -> None:
         """End all processes."""
@@ -174,7 +170,7 @@ class Schedule:
             self._kill_collector,
             self._kill_collector,
             self._stop_collector,
-            self._drain_collector,
+            self._stop_collector,
             self._kill_follower,
             self._kill_launcher,
             self._separate,
@@ -185,7 +181,7 @@ class Schedule:
             self._lose_server_power,
         ]
         if facility.lake is not None:
-            acts += [self._take_lake_away, self._lose_lease, self._lose_lease, self._lose_disk]
+            acts += [self._take_lake_away, self._lose_disk]
             self._disturb_lake(facility.lake.failures)
             if self.report.seed % LOSES_DISK == 0:
                 self.machine.at(random.random() * DISTURBED_SECONDS, self._lose_disk)
@@ -233,33 +229,9 @@ class Schedule:
         self._note("stop collector", shard.endpoint)
         shard.stop()
 
-    def _drain_collector(self) -> None:
-        shard, seconds = self._shard(), self.random.choice([1.0, 5.0, 20.0])
-        collector = shard.collector
-        if collector is None or not shard.process.lives:
-            return
-        self._note("drain the collector", f"{shard.endpoint} for {seconds} s")
-        collector.drain(True)
-        found: list[int] = []
-
-        def look() -> None:
-            progress = collector.progress()
-            if collector is shard.collector and progress.complete:
-                found.append(progress.offset)
-
-        def end() -> None:
-            if collector is not shard.collector or not collector.progress().draining:
-                return
-            if found and shard.tables.head != found[0]:
-                self.facility.failures.append(f"rows after {found[0]} in a drained log")
-            collector.drain(False)
-
-        self.machine.at(seconds / 2, look)
-        self.machine.at(seconds, end)
-
     def _kill_follower(self) -> None:
         self._note("kill follower")
-        self.facility.follower_process.kill()
+        self._shard().follower.kill()
 
     def _kill_launcher(self) -> None:
         jobs = [job for job in self.facility.jobs if job.launcher.lives]
@@ -299,7 +271,7 @@ class Schedule:
         lake, shard, seconds = self.facility.lake, self._shard(), self.random.choice([1.0, 3.0, 10.0])
         assert lake is not None
         # What was there before the schedule has no message in the journal.
-        if not shard.is_kept_running or lake.now.positions.get(shard.tables.name, 0) < self._given:
+        if not shard.is_kept_running or lake.position(shard.tables.name) < self._given:
             return
         self._note(
             "disk lost" + " but the journal" * shard.is_apart, f"by {shard.endpoint}, restored {seconds} s later"
@@ -310,7 +282,7 @@ class Schedule:
         failures.seconds = self.random.choice([0.0, 0.05, 0.3])
         if self.random.random() < 0.5:
             failures.lost = self.random.choice([0.1, 0.5])
-            self._note("ends of commits to the lake are not known", f"with probability {failures.lost}")
+            self._note("ends of writes to the lake are not known", f"with probability {failures.lost}")
         if self.random.random() < 0.4:
             failures.refused = self.random.choice([0.01, 0.1])
             self._note("calls of the lake are refused", f"with probability {failures.refused}")
@@ -322,12 +294,6 @@ class Schedule:
         lake.is_away = True
         self.machine.at(seconds, lambda: setattr(lake, "is_away", False))
 
-    def _lose_lease(self) -> None:
-        assert self.facility.lake is not None
-        self._note("the lease is lost")
-        self.facility.lake.resets += 1
-        self.facility.lake.holder = None
-
     def _calm(self) -> None:
         """End all disturbances; whatever is down is started again."""
         facility = self.facility
@@ -336,8 +302,6 @@ class Schedule:
         for shard in facility.shards:
             shard.tables.fails = lambda: False
             shard.dies_at = 0  # of one that is started later, after its disk was lost
-            if shard.collector is not None:
-                shard.collector.drain(False)
         if facility.lake is not None:
             facility.lake.failures, facility.lake.is_away = Failures(), False
         self._fails = self._slow = facility.failed_queries = 0.0
@@ -363,20 +327,24 @@ class Schedule:
     def _heads(self) -> dict[tuple[str, str], int]:
         """The last offset of each table that is followed and has rows, by the name of the log and table."""
         return {
-            (shard.name, table): shard.tables.rows[table][-1]["offset"][-1].as_py()
+            (shard.name, table): shard.tables.rows[table][-1]["log_offset"][-1].as_py()
             for shard in self.facility.shards
-            for table in self.facility.tallies[-1].tables
+            for table in shard.tally.tables
             if shard.tables.rows[table]
         }
 
     def _has_followed(self) -> bool:
         """Whether the follower has read everything, and the collector what it has written."""
-        runner, sources = self.facility.runner, self.facility.sources
-        is_idle = runner is not None and runner.idle and sources is not None and not sources.is_behind
-        return is_idle and self.facility.follower_process.lives and self._is_read()
+        return all(map(self._has_read, self.facility.shards)) and self._is_read()
+
+    def _has_read(self, shard: Shard) -> bool:
+        runner, source = shard.runner, shard.source
+        is_idle = runner is not None and runner.idle and source is not None and not source.is_behind
+        return is_idle and shard.follower.lives
 
     def _is_read(self) -> bool:
-        last, skipped = self.facility.tallies[-1].last, self.facility.tallies[-1].skipped
+        last = {key: at for shard in self.facility.shards for key, at in shard.tally.last.items()}
+        skipped = {key: at for shard in self.facility.shards for key, at in shard.tally.skipped.items()}
         # The lost log may have had later rows, which were read.
         restored = {(one.name, *row) for one in self.facility.shards if one.loses_rows for row in one.restored}
         return all(
@@ -390,7 +358,7 @@ class Schedule:
         """What a collector has in memory: bytes, rows, unacknowledged messages."""
         for collector in (shard.collector for shard in self.facility.shards if shard.collector is not None):
             receiver, rows = collector._receiver, collector.counters.queue_rows
-            held = (receiver._queued_bytes, rows, receiver._streams.under_way)
+            held = (receiver._queued_bytes, rows, receiver.streams.under_way)
             if any(held):
                 return "{} bytes, {} rows, {} messages".format(*held)
         return ""
@@ -398,9 +366,9 @@ class Schedule:
     def _predict_no_more(self) -> None:
         """Let no row of `predictions` follow: of a job whose end was lost with a disk they never end, and neither
         collector nor lake would ever have all rows."""
-        tally = self.facility.tallies[-1]
-        if isinstance(tally, JudgingTally) and any(shard.loses_rows for shard in self.facility.shards):
-            tally.predicts = False
+        for shard in self.facility.shards:
+            if isinstance(shard.tally, JudgingTally) and shard.loses_rows:
+                shard.tally.predicts = False
 
     def _broken(self, text: str) -> Broken:
         done = "\n  ".join(self.report.done)
@@ -415,11 +383,11 @@ class Schedule:
                 raise self._broken(f"a follower was told wrong: {tally.wrong[:3]}")
         self._check_memory()
         self._check_lake()
-        self._check_reads()
+        for shard in facility.shards:
+            self._check_reads(shard)
         blocks, runs, events, scores = (facility.all(name) for name in ("blocks", "runs", "events", "scores"))
         for job in facility.jobs:
             self._check_job(job, blocks, runs, events)
-        self._check_places()
         self._check_assignments()
         known = facility.all("jobs")["job"]
         finals = [job for job, final in zip(scores["job"], scores["final"], strict=True) if final]
@@ -434,41 +402,38 @@ class Schedule:
         self._check_silences()
         alarms = {job for job, at in zip(scores["job"], scores["alarmed_at"], strict=True) if at > 0}
         alarms -= facility.loss.touched
-        given = (alarms_without_pipeline(shard.tables, facility.tables) for shard in facility.shards)
+        given = (alarms_without_pipeline(shard.tables) for shard in facility.shards)
         if alarms and (caused := alarms - set().union(*given)):
             raise self._broken(f"alarms that its rows do not give: {sorted(caused)}")
         if not self._has_followed():
-            raise self._broken(f"a follower has read up to {facility.tallies[-1].last}, expected {self._heads()}")
+            last = [shard.tally.last for shard in facility.shards]
+            raise self._broken(f"followers have read up to {last}, expected {self._heads()}")
 
-    def _check_reads(self) -> None:
+    def _check_reads(self, shard: Shard) -> None:
         """The follower has read all rows that it is to read, also of before its start."""
-        tally, (first, *_) = self.facility.tallies[-1], self.facility.shards
-        for shard in self.facility.shards:
-            if (start := tally.starts.get(shard.name)) is None:
-                tables = [one for one in tally.tables if shard is first or one not in OF_NO_JOB]
-                wanted = {table: set(shard.tables.all(table)["offset"]) for table in tables}
-            else:
-                wanted = rows_to_read(shard.tables, start)
-            for table, offsets in wanted.items():
-                read = tally.read[shard.name, table]
-                if table in KEYS and read - set(shard.tables.all(table)["offset"]):
-                    continue  # what was the last row of its key then was lost with a disk since
-                if lacks := offsets - read:
-                    raise self._broken(f"a follower has not read rows {sorted(lacks)[:5]} of {table} of {shard.name}")
-            if not isinstance(tally, JudgingTally) or start is None or first.name not in tally.starts:
-                continue
-            if shard is first:
-                self._check_learned(tally, first)
-            after = tally.starts[first.name].offsets["paces"]
-            for job, at in first_paces(shard.tables, start, first.tables, after).items():
-                if tally.first_paces.get(job, 0) < at:
-                    raise self._broken(f"{job} is not compared with the pace there was when it began, of row {at}")
+        tally = shard.tally
+        if (start := tally.starts.get(shard.name)) is None:
+            wanted = {table: set(shard.tables.all(table)["log_offset"]) for table in tally.tables}
+        else:
+            wanted = rows_to_read(shard.tables, start)
+        for table, offsets in wanted.items():
+            read = tally.read[shard.name, table]
+            if table in KEYS and read - set(shard.tables.all(table)["log_offset"]):
+                continue  # what was the last row of its key then was lost with a disk since
+            if lacks := offsets - read:
+                raise self._broken(f"a follower has not read rows {sorted(lacks)[:5]} of {table} of {shard.name}")
+        if not isinstance(tally, JudgingTally) or start is None:
+            return
+        self._check_learned(tally, shard)
+        for job, at in first_paces(shard.tables, start, start.offsets["paces"]).items():
+            if tally.first_paces.get(job, 0) < at:
+                raise self._broken(f"{job} is not compared with the pace there was when it began, of row {at}")
 
     def _check_learned(self, tally: JudgingTally, first: Shard) -> None:
         """Of each workload that jobs needed the scorer has all that counts, and of others nothing."""
         for table in ON_DEMAND:
             read = tally.read[first.name, table]
-            if read - set(first.tables.all(table)["offset"]):
+            if read - set(first.tables.all(table)["log_offset"]):
                 continue  # with a disk rows were lost that count
             for workload, learned in tally.scorer._references._learned.items():
                 wanted = last_rows(first.tables, table, workload)
@@ -487,24 +452,14 @@ class Schedule:
         if wrong := self._asking.wrong(self.facility.all("assignments"), known) if not touched else "":
             raise self._broken(wrong)
 
-    def _check_places(self) -> None:
-        """All rows of a job are in one log, also those that daemons have written."""
-        shards = self.facility.shards
-        for table in ("jobs", "blocks", "runs", "works", "scores"):
-            logs = [set(shard.tables.all(table)["job"]) for shard in shards]
-            for shard, jobs in zip(shards, logs, strict=True):
-                if wrong := [job for job in jobs if shard_of(job, [one.endpoint for one in shards]) != shard.endpoint]:
-                    raise self._broken(f"{shard.endpoint} has rows of {wrong[0]} in {table}")
-
     def _lake_lacks(self) -> str:
         """What the lake has yet to get."""
         if self.facility.lake is None:
             return ""
-        positions = self.facility.lake.now.positions
         return ", ".join(
-            f"{shard.tables.name}: {positions.get(shard.tables.name, 0)} of {shard.tables.head}"
+            f"{shard.tables.name}: {shard.tables.sealed} of {last}"
             for shard in self.facility.shards
-            if shard.is_kept_running and positions.get(shard.tables.name, 0) != shard.tables.head
+            if shard.is_kept_running and shard.tables.sealed < (last := shard.tables.last)
         )
 
     def _check_lake(self) -> None:
@@ -516,20 +471,22 @@ class Schedule:
             raise self._broken(f"the lake: {lake.wrong[:3]}")
         if lacks := self._lake_lacks():
             raise self._broken(f"the lake has rows of {lacks}")
-        self.report.published += sum(len(rows) for rows in lake.now.rows.values())
-        self.report.merged += lake.merges
         for shard in self.facility.shards:
-            position = lake.now.positions.get(shard.tables.name, 0)
+            position = lake.position(shard.tables.name)
+            listed = {file.name(shard.tables.name) for file in shard.tables.files}
+            if lake.listed.get(shard.tables.name, frozenset()) != listed:
+                raise self._broken(f"the catalog lists other files of {shard.tables.name} than its log")
             for table, parts in shard.tables.rows.items():
-                logged = [offset for part in parts for offset in part["offset"].to_pylist() if offset <= position]
+                logged = [offset for part in parts for offset in part["log_offset"].to_pylist() if offset <= position]
                 if (found := lake.offsets(table, shard.tables.name)) != logged:
                     raise self._broken(f"{shard.tables.name}, {table}: the lake has {len(found)} of {len(logged)} rows")
+                self.report.sealed += len(found)
 
     def _check_silences(self) -> None:
         """No sidecar reports a silence that its program did not have, whatever happened to either."""
         silences = self.facility.all("silences")
         had = {job.key: job.longest_silence for job in self.facility.jobs}
-        for job, since, at in zip(silences["job"], silences["since"], silences["at"], strict=True):
+        for job, since, at in zip(silences["job"], silences["since"], silences["time"], strict=True):
             if at - since > had[job] + 0.001:
                 raise self._broken(
                     f"{job}: a silence of {at - since:.3f} s, there was none of more than {had[job]:.3f} s"
@@ -561,10 +518,11 @@ class Schedule:
             if world == other and first + count > second:
                 raise self._broken(f"{job.key}: intervals {second} of world {world} are stored twice")
         stored = sum(count for _, _, count in ranges)
-        read = self.facility.tallies[-1].intervals.get(job.key, 0)
+        home = self.facility.home(job.key)
+        read = home.tally.intervals.get(job.key, 0)
         # Those that were read of a log that is lost may be gone, or have come again.
         has_begun = job.key in self.facility.all("jobs")["job"]
-        is_less = read < stored and self.facility.tallies[-1].must_read(job.key, has_begun=has_begun)
+        is_less = read < stored and home.tally.must_read(job.key, has_begun=has_begun)
         if is_less or (read > stored and not any(one.loses_rows for one in self.facility.shards)):
             raise self._broken(f"{job.key}: a follower has read {read} of {stored} intervals")
         ends = [lost for name, lost in zip(runs["job"], runs["dropped"], strict=True) if name == job.key]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from barograph_agent.system.system import System
-from barograph_collector.backup.from_lake import check_journal
-from barograph_collector.backup.restore import JUMP
-from barograph_collector.lake.compaction import Span
-from barograph_collector.lake.layout import DAY, MARKS, places_of
+from barograph_collector.backup.restore import JUMP, check_journal
+from barograph_collector.lake.files import sealed_names
 from barograph_collector.storage.days.partitions import Partition
-from barograph_collector.storage.days.retention import EPOCH
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.layout import JOURNAL, OFFSET
 from barograph_collector.storage.messages import replayed
 from simulation.database import SimulatedDatabase, Tables
-from simulation.lake import SimulatedCatalog, SimulatedLake
+from simulation.lake import SimulatedData, SimulatedFiles, SimulatedLake
 
 
 @dataclass
@@ -78,38 +74,30 @@ def unpublished(tables: Tables, journal: Journal, position: int) -> dict[str, di
 
 
 def taken_over(lake: SimulatedLake, name: str, journal: Journal | None, system: System) -> Tables | None:
-    """What the lake has of a log as a log; None if it has nothing. journal: where that was apart. Raises as Catalog."""
-    catalog = SimulatedCatalog(lake, lake.lake(), name, system)
-    try:
-        catalog.check(1)
-        catalog.open(0)
-        with catalog.reading() as positions:
-            position = positions.get(name, 0 if journal is not None and journal.owner == name else None)
-        if position is None:
-            return None
-        rows: defaultdict[str, list[pa.Table]] = defaultdict(list)
-        firsts: dict[int, int] = {}
-        for table, path, size in catalog.files():
-            if (span := Span.of(path, size, name)) is not None:
-                day = (datetime.date.fromisoformat(places_of(table, path.parent)[DAY]) - EPOCH).days
-                firsts[day] = min(span.first, firsts.get(day, span.first))
-                rows[table].append(lake.objects[path].rows)
-    finally:
-        catalog.close()
+    """What the lake has of a log as a log; None for nothing. journal: where that was apart. Raises as DataPath."""
+    data = SimulatedData(lake)
+    files = SimulatedFiles(lake, data, name)
+    data.check(True)
+    periods = files.periods()
+    if not periods and not (journal is not None and journal.owner == name):
+        return None
     found = Tables(name)
+    found.sealed = position = periods[-1].last if periods else 0
+    found.files = files.describe(sealed_names(data, name))  # type: ignore[arg-type]
+    rows: defaultdict[str, list[pa.Table]] = defaultdict(list)
+    firsts: dict[int, int] = {}
+    for file in found.files:
+        firsts[file.day] = min(file.first, firsts.get(file.day, file.first))
+        rows[file.table].append(lake.objects[file.name(name).path])
     found.days = tuple(Partition(day, firsts[day]) for day in sorted(firsts))
     for table, parts in rows.items():
-        if table != MARKS:
-            found.rows[table] = [pa.concat_tables(parts).sort_by(OFFSET)]
-    for mark in pa.concat_tables(rows[MARKS]).to_pylist() if MARKS in rows else ():
-        found.mark_rows.append((mark[OFFSET], mark["stream"], mark["seq"]))
-    for _, stream, seq in found.mark_rows:
-        found.marks[stream] = max(seq, found.marks.get(stream, 0))
-    last = found.marks.setdefault(JOURNAL, 0)
+        found.rows[table] = [pa.concat_tables(parts).sort_by(OFFSET)]
+    found.marks = {JOURNAL: 0, **files.marks(periods)}
+    found.mark_rows = [(position, stream, seq) for stream, seq in found.marks.items()]
     found.head = position
     if journal is None:
         found.head += JUMP
     else:
-        check_journal(journal, name, last)
-    found.mark_rows.append((found.head, JOURNAL, last))
+        check_journal(journal, name, found.marks[JOURNAL])
+    found.mark_rows.append((found.head, JOURNAL, found.marks[JOURNAL]))
     return found

@@ -216,7 +216,7 @@ class Service:
         kinds = TABLES[table].columns
         whole = {name: wire.spread(value, kinds[name], rows) for name, value in columns.items()}
         self.offset += rows
-        return {"offset": np.arange(self.offset - rows, self.offset), **whole}
+        return {"log_offset": np.arange(self.offset - rows, self.offset), **whole}
 
     def _step(self, rows: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
         outputs: list[Output] = []

@@ -9,36 +9,28 @@
     for batch in data:              from one mark of a name to the next, in one thread
         mark("batch")
 
-Under `barograph run` each is written to a ring and treated like an interval between collectives, with the name as its
-class. Otherwise nothing is written, and the cost of a call is negligible.
+Under `barograph run` the shim writes each to a ring, and it is treated like one between collectives, with the name as
+its class. Otherwise nothing is written, and the cost of a call is negligible.
 """
 
 from __future__ import annotations
 
-import atexit
+import ctypes
 import functools
 import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from barograph_agent.shim import is_disabled
 from barograph_agent.system.clock import CLOCK
 
-if TYPE_CHECKING:
-    from barograph_agent.ring.writer import RingWriter
-
 monotonic_ns: Final = CLOCK.monotonic_ns
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_RANKS: Final = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-)
+_RANKS: Final = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 """Variables with rank and size, set by torchrun, by Open MPI, and by MPICH and Intel MPI."""
 
 
@@ -57,7 +49,10 @@ class TimedInterval:
         pass
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """The function, timed."""
+        """The function, timed. Raises TypeError for what does no work when it is called, watched or not."""
+        work = inspect.unwrap(function) if inspect.isroutine(function) else function
+        if inspect.isclass(work) or inspect.isgeneratorfunction(work) or inspect.isasyncgenfunction(work):
+            raise TypeError(f"{work!r} returns before its work is done: time its body by `with interval(NAME)`")
         return function
 
 
@@ -101,6 +96,7 @@ class _RecordedInterval(TimedInterval):
             _RECORDER.put(self._start, monotonic_ns(), self._site)
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        super().__call__(function)
         recorder, site = _RECORDER, self._site
 
         if inspect.iscoroutinefunction(function):
@@ -129,7 +125,7 @@ class _Recorder:
 
     def __init__(self) -> None:
         self._beginning = threading.Lock()
-        self._writer: RingWriter | None = None
+        self._site_of: Callable[[bytes], int] = lambda name: 0
         self.marks = threading.local()
         self.begun = self.watched = False
         self.sites: dict[str, int] = {}
@@ -140,11 +136,9 @@ class _Recorder:
         if self.begun:
             return self.watched
         with self._beginning:
-            directory = environment.get("BAROGRAPH_RING_DIR", "")
             rank, size = place(environment)
-            if directory and not is_disabled(environment) and rank == 0 and not self.begun:
-                number = environment.get("BAROGRAPH_LAUNCH", "")
-                self._open(Path(directory), rank, size, int(number) if number.isdecimal() else -1)
+            if environment.get("BAROGRAPH_RING_DIR") and not is_disabled(environment) and rank == 0 and not self.begun:
+                self._open(rank, size)
             self.begun = True
         return self.watched
 
@@ -154,7 +148,7 @@ class _Recorder:
         names = list(self.sites)
         self.sites = {}
         if self.watched:
-            self._writer, self.begun, self.watched, self.put = None, False, False, _nothing
+            self.begun, self.watched, self.put = False, False, _nothing
             self.begin(os.environ)
             for name in names:
                 self.site(name)
@@ -162,19 +156,19 @@ class _Recorder:
     def site(self, name: str) -> int:
         """The site number of this name."""
         if name not in self.sites:
-            self.sites[name] = self._writer.site(name) if self._writer else 0
+            self.sites[name] = self._site_of(name.encode(errors="replace"))
         return self.sites[name]
 
-    def _open(self, directory: Path, rank: int, size: int, launch: int) -> None:
+    def _open(self, rank: int, size: int) -> None:
+        # Without giving up the interpreter's lock: a call takes less time than that.
+        shim = ctypes.PyDLL(None)
         try:
-            # Imported here, because it needs numpy, which an unwatched program may lack.
-            from barograph_agent.ring.writer import RingWriter
-
-            self._writer = RingWriter(directory, rank, size, launch=launch)
-        except (OSError, ImportError):
+            self._site_of, put = shim.barograph_intervals_site, shim.barograph_intervals_put
+        except AttributeError:
             return
-        self.put, self.watched = self._writer.put, True
-        atexit.register(self._writer.finish)
+        put.argtypes, put.restype = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32), None
+        if shim.barograph_intervals_start(rank, size):
+            self.put, self.watched = put, True
 
 
 def place(environment: Mapping[str, str]) -> tuple[int, int]:

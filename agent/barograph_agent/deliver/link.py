@@ -19,7 +19,6 @@ from barograph_agent.deliver.credential import CredentialError
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.deliver.outbox import Dropped, Outbox
 from barograph_agent.protocol import wire
-from barograph_agent.system.network import Source
 from barograph_agent.system.system import SYSTEM, System
 
 SILENCE_SECONDS: Final = 2.0
@@ -27,8 +26,6 @@ SILENCE_SECONDS: Final = 2.0
 BACKOFF_LIMIT_SECONDS: Final = 5.0
 _AFTER_SILENCE: Final = 4
 """Attempt number of the first hello after a timeout: an overloaded collector receives the next one only later."""
-_UNNUMBERED: Final = 0
-"""The number in the welcome of a collector that predates numbers."""
 _ACKS: Final = 1024
 """Acknowledgements remembered, to count the rows that a collector restored from a backup has lost."""
 
@@ -38,17 +35,11 @@ def backoff(attempt: int, rng: random.Random) -> float:
     return min(0.1 * 2.0 ** min(attempt, 16), BACKOFF_LIMIT_SECONDS) * (1.0 + 0.5 * rng.random())
 
 
-def pump(links: Collection[Link], timeout: float, system: System = SYSTEM, also: Collection[Source] = ()) -> None:
-    """Pump several links after waiting at most `timeout` seconds for a message to any of them, or for `also`."""
-    system.network.wait([*links, *also], timeout)
+def pump(links: Collection[Link], timeout: float, system: System = SYSTEM) -> None:
+    """Pump several links after waiting at most `timeout` seconds for a message to any of them."""
+    system.network.wait(links, timeout)
     for link in links:
         link.pump()
-
-
-def _renumber(frame: bytes, seq: int) -> bytes:
-    """An encoded message with another number."""
-    message = wire.decode_from_client(frame)
-    return wire.encode(msgspec.structs.replace(message, seq=seq))
 
 
 class Link:
@@ -84,6 +75,8 @@ class Link:
         self._connection = system.network.connect(endpoint, key)
         self.connected = False
         """True while the stream is open and the collector answers in time."""
+        self._is_behind = False
+        """Whether the outbox has lost its end, so that nothing of it can be delivered."""
         self._attempt = 0
         self._number = 1
         """Number of the attempt to open the stream; repeated hellos carry the same."""
@@ -201,7 +194,7 @@ class Link:
         return True
 
     def _send_hello(self, now: float) -> None:
-        if now < self._hello_at:
+        if now < self._hello_at or self._is_behind:
             return
         if self._connection.gave_up():
             self._connection.restart()
@@ -230,17 +223,18 @@ class Link:
             case wire.Ack():
                 self._credit = message.credit
                 self._advance(message.seq)
-            case wire.Welcome() if self.connected or message.number not in (self._number, _UNNUMBERED):
+            case wire.Welcome() if self.connected or message.number != self._number:
                 # The answer to a repeated or an earlier hello. Messages sent since then are in flight.
                 self._credit = message.credit
                 self._advance(message.acked)
             case wire.Welcome():
-                try:
-                    is_unknown = self.outbox.go_above(message.acked, _renumber)
-                except OSError:
-                    # The disk is full: the outbox keeps everything until another hello.
-                    self._reset_session()
-                    self._back_off(self._clock())
+                if message.acked > self.outbox.last_seq and not self.acked:
+                    # Its messages would be taken for repeated ones, later ones too.
+                    self._is_behind = True
+                    self._trouble = (
+                        f"the collector has {message.acked} messages of stream {self.stream}, this outbox had"
+                        f" {self.outbox.last_seq}, expected at least as many: its disk has lost what it had confirmed"
+                    )
                     return
                 self.connected = True
                 self._trouble = self._reason = ""
@@ -250,8 +244,6 @@ class Link:
                     self._count_forgotten(message.acked)
                 self._advance(message.acked)
                 self.acked = self._sent = message.acked
-                if is_unknown:
-                    self._forgotten = Dropped(self.outbox.first_seq - 1, 0, "spool-corrupt")
             case wire.Refuse():
                 self._on_refuse(message)
             case wire.Rows():

@@ -1,13 +1,12 @@
 """Outboxes: ordered queues of encoded messages that the collector has not acknowledged yet.
 
-`Memory` keeps the messages in memory; `spool.Spool` keeps them in files and survives a restart.
+`Memory` keeps the messages in memory; `spool.Spool` keeps them on disk and survives a restart.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 
@@ -52,6 +51,11 @@ class Outbox(ABC, Generic[Held]):
         return self.last_seq + 1
 
     @property
+    def rows(self) -> int:
+        """Rows of the messages that are held."""
+        return sum(rows for rows, _ in list(self._held.values()))
+
+    @property
     def dropped(self) -> Dropped | None:
         """Dropped messages that the collector has not acknowledged, or None."""
         if not self._pieces:
@@ -70,12 +74,6 @@ class Outbox(ABC, Generic[Held]):
     @abstractmethod
     def get(self, seq: int) -> bytes:
         """The message with this number, first_seq <= seq <= last_seq."""
-
-    def go_above(self, acked: int, renumber: Callable[[bytes, int], bytes]) -> bool:
-        """Called with the highest number that the collector has, before anything is sent. True if that is unknown here:
-        messages put meanwhile have then numbers beyond `acked` + 1, by `renumber`. May raise OSError; call it again.
-        """
-        return False
 
     def discount(self, seq: int) -> int:
         """Remove the rows of a refused message from the count that `ack` returns; returns how many rows that was."""
@@ -104,8 +102,8 @@ class Outbox(ABC, Generic[Held]):
     def _drop(self, seq: int, reason: str) -> None:
         """Remove everything up to seq, and record it in `dropped`."""
         self._reason = reason
-        while self._held and (number := next(iter(self._held))) <= seq:
-            self._add_piece(number, self._held.popitem(last=False)[1][0])
+        while self._held and next(iter(self._held)) <= seq:
+            self._add_piece(*self._pop())
         if not self._pieces or self._pieces[-1][0] < seq:
             self._add_piece(seq, 0)
 
@@ -117,8 +115,13 @@ class Outbox(ABC, Generic[Held]):
     def _remove(self, seq: int) -> int:
         rows = 0
         while self._held and next(iter(self._held)) <= seq:
-            rows += self._held.popitem(last=False)[1][0]
+            rows += self._pop()[1]
         return rows
+
+    def _pop(self) -> tuple[int, int]:
+        """Remove the first message; returns its number and rows."""
+        number, (rows, _) = self._held.popitem(last=False)
+        return number, rows
 
 
 class Memory(Outbox[bytes]):
@@ -127,11 +130,6 @@ class Memory(Outbox[bytes]):
     def __init__(self, next_seq: int = 1, cap_messages: int = 10_000) -> None:
         super().__init__(next_seq - 1)
         self._cap = cap_messages
-
-    @property
-    def rows(self) -> int:
-        """Rows held."""
-        return sum(rows for rows, _ in list(self._held.values()))
 
     def put(self, rows: int, frame: bytes) -> None:
         """Append one message, which may be sent at once."""

@@ -1,7 +1,8 @@
-"""Which of several collectors the rows of a job go to.
+"""Which of several services a run belongs to. A shard is a collector with a modeler and alerts of its own.
 
-Rendezvous hashing over cluster and job: every node computes the same collector from the same list, in any order. Where
-a collector is added or removed, one of N new jobs has another one than before, and all others keep theirs.
+Rendezvous hashing over cluster and user: every node computes the same shard from the same list, in any order, before
+anything else of a run is certain, and the runs of like work are in one log. Where a shard is added or removed, one of N
+users has another shard than before, whose history is learned anew there.
 """
 
 from __future__ import annotations
@@ -10,19 +11,16 @@ import hashlib
 from collections.abc import Sequence
 
 
-def shard_of(job: str, collectors: Sequence[str]) -> str:
-    """The collector of a job, of at least one. job: cluster/id.restart.step; all steps of an id have the same one.
+def shard_of(cluster: str, user: str, collectors: Sequence[str]) -> str:
+    """The collector of the runs of a user on a cluster, of at least one.
 
     >>> collectors = ["tcp://a:7450", "tcp://b:7450", "tcp://c:7450"]
-    >>> [shard_of(f"lab/{number}.0.0", collectors)[6] for number in range(8)]
-    ['c', 'a', 'b', 'a', 'a', 'a', 'b', 'a']
-    >>> [shard_of(f"lab/{number}.0.0", collectors[:2])[6] for number in range(8)]
-    ['a', 'a', 'b', 'a', 'a', 'a', 'b', 'a']
+    >>> [shard_of("lab", f"user{number}", collectors)[6] for number in range(8)]
+    ['b', 'c', 'b', 'b', 'b', 'c', 'b', 'c']
+    >>> [shard_of("lab", f"user{number}", collectors[:2])[6] for number in range(8)]
+    ['b', 'a', 'b', 'b', 'b', 'b', 'b', 'a']
     """
-    if len(collectors) == 1:
-        return collectors[0]
-    cluster, slash, rest = job.partition("/")
-    name = f"{cluster}{slash}{rest.partition('.')[0]}"
+    name = f"{cluster}/{user}"
     return max(collectors, key=lambda collector: (_weight(name, collector), collector))
 
 

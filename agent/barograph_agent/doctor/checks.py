@@ -21,7 +21,11 @@ from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.network import Network
 from barograph_agent.work.hidden import SECURE, of_file
 
-RING_BYTES: Final = 4.1 * 2**20
+MIN_RING_BYTES: Final = 111_616
+MAX_RING_BYTES: Final = 6_393_856
+"""Of a rank: the smallest ring, and that of the default of BAROGRAPH_RING_RECORDS."""
+RINGS_SHARE: Final = 8
+"""Of the free memory, one of so many parts is for rings (`memory.c`)."""
 SPOOL_BYTES: Final = 256 * 2**20
 ANSWER_SECONDS: Final = 5.0
 _AWAY: Final = "start `barograph up` there, or set BAROGRAPH_COLLECTOR; until then runs are spooled"
@@ -36,7 +40,6 @@ def examine(environment: Environment, collectors: str, programs: Sequence[str] =
     collectors: addresses with commas between. programs: whether these can be watched, too.
     """
     yield check_shim()
-    yield check_compiler(environment)
     yield check_launcher(environment)
     yield from check_watching(environment)
     yield check_rings(places.ring_root(environment))
@@ -46,6 +49,7 @@ def examine(environment: Environment, collectors: str, programs: Sequence[str] =
     yield check_salt(environment)
     yield check_configuration(environment)
     yield check_hooks(places.SITE)
+    yield check_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1)
     for program in programs:
         yield check_program(program, environment)
 
@@ -59,31 +63,24 @@ def check_shim() -> Finding:
         return Finding("shim", "fail", str(error), "install barograph again with pip, on a machine with a C compiler")
     done = run([sys.executable, "-I", "-c", ""], {**os.environ, "LD_PRELOAD": preload})
     if done is None or done.returncode or "ld.so" in done.stderr:
-        said = last(done)
-        return Finding("shim", "fail", f"{library} cannot be preloaded: {said}", "build it on this kind of node")
+        text = f"{library} cannot be preloaded: {last(done)}"
+        return Finding("shim", "fail", text, "build it on this kind of node")
     return Finding("shim", "ok", str(library))
-
-
-def check_compiler(environment: Environment) -> Finding:
-    """Whether a compiler could build the shim. An installed shim needs none."""
-    for name in filter(None, (environment.get("CC"), "cc", "gcc", "clang")):
-        if found := shutil.which(name, path=environment.get("PATH")):
-            return Finding("compiler", "ok", found)
-    return Finding("compiler", "warn", "none of cc, gcc, clang", "needed to install from source only")
 
 
 def check_rings(root: Path) -> Finding:
     """Whether memory suffices for one ring per processor."""
     parent = _existing(root)
     free = _free(parent)
-    needed = (os.cpu_count() or 1) * RING_BYTES
-    text = f"{parent}: {free / 2**20:,.0f} MB free, a rank takes {RING_BYTES / 2**20:.1f} MB"
-    if not os.access(parent, os.W_OK) or free < RING_BYTES:
+    share = free // RINGS_SHARE // (os.cpu_count() or 1)
+    most = min(share, MAX_RING_BYTES)
+    text = f"{parent}: {free / 1e6:,.0f} MB free, a rank takes up to {most / 1e6:.1f} of {MAX_RING_BYTES / 1e6:.1f} MB"
+    if not os.access(parent, os.W_OK) or share < MIN_RING_BYTES:
         return Finding("rings", "fail", text, "make room there, or set BAROGRAPH_RINGS to another directory in memory")
     if _file_system(parent) not in ("tmpfs", "ramfs"):
         return Finding("rings", "warn", f"{text}; it is {_file_system(parent)}", "set BAROGRAPH_RINGS to one in memory")
-    if free < needed:
-        return Finding("rings", "warn", f"{text}: not for one per processor", "ranks without a ring are not recorded")
+    if share < MAX_RING_BYTES / RINGS_SHARE:
+        return Finding("rings", "warn", text, "fast programs lose intervals: make room, or set BAROGRAPH_RINGS")
     return Finding("rings", "ok", text)
 
 
@@ -148,8 +145,7 @@ def _read(endpoint: str, key: keys.ClientKey | None) -> Finding:
     if not isinstance(answer, wire.Rows) or (answer.error and (key is None or key.role != "agent")):
         return Finding("collector", "fail", f"{endpoint} sent an unexpected answer", "use the same version")
     if isinstance(opened, wire.Refuse) and opened.reason in wire.WITHHELD:
-        advice = "make room there" if opened.reason == "disk-full" else "wait, or end it there: barograph drain --end"
-        return Finding("collector", "fail", f"{endpoint}: {opened.detail}", advice)
+        return Finding("collector", "fail", f"{endpoint}: {opened.detail}", "make room there")
     client = f" {key.name}, as {key.role}," if key is not None else ""
     return Finding("collector", "ok", f"{endpoint} answered{client} in {took * 1000:.0f} ms")
 
@@ -189,10 +185,10 @@ def check_configuration(environment: Environment) -> Finding:
     """Whether the table [agent] of the configuration, if any, is valid."""
     path = sources.site_file(environment)
     try:
-        said = sources.from_file(agent.AgentSettings, path)
+        found = sources.from_file(agent.AgentSettings, path)
     except sources.ConfigError as error:
         return Finding("config", "fail", str(error), "fix the file; until then runs ignore it")
-    return Finding("config", "ok", f"{path}: {len(said)} settings in [agent]" if path else "none")
+    return Finding("config", "ok", f"{path}: {len(found)} settings in [agent]" if path else "none")
 
 
 def check_hooks(site: Path) -> Finding:
@@ -205,11 +201,20 @@ def check_hooks(site: Path) -> Finding:
             advice = f"chmod -R a+rX {site}: a batch system fails tasks whose hook it cannot run"
             return Finding("hooks", "fail", f"{path} cannot be run by this user", advice)
     link, settings = site / shim.LIBRARY, site / "hooks.conf"
-    said = settings.read_text() if os.access(settings, os.R_OK) else ""
-    if not link.exists() and "shim=" not in said:
+    text = settings.read_text() if os.access(settings, os.R_OK) else ""
+    if not link.exists() and "shim=" not in text:
         advice = f'ln -sfn "$({sys.executable} -m barograph_agent.shim)" {link}'
         return Finding("hooks", "fail", f"{link} leads nowhere, so no job is watched", advice)
     return Finding("hooks", "ok", str(site))
+
+
+def check_cores(own: int, processors: int) -> Finding:
+    """Whether a job leaves processors of this node to its sidecar. own: those that it may use."""
+    text = f"a job may use {own} of {processors} processors"
+    if own < processors:
+        return Finding("cores", "ok", text)
+    advice = "keep one for the system: CoreSpecCount=1 in slurm.conf, or see `Where sidecars run` in slurm.md"
+    return Finding("cores", "warn", f"{text}: ranks wait while a sidecar has one", advice)
 
 
 def check_program(program: str, environment: Environment) -> Finding:
@@ -219,7 +224,7 @@ def check_program(program: str, environment: Environment) -> Finding:
         return Finding("program", "fail", f"{program}: no such program", "name an executable file")
     hidden = of_file(path)
     if hidden is None:
-        return Finding("program", "ok", f"{path}: nothing in the file keeps the shim out")
+        return Finding("program", "ok", f"{path}: dynamically linked, so the shim can be preloaded")
     advice = "link MPI as a shared library, the default of mpicc"
     if hidden.why == SECURE:
         advice = "run a copy of it that has no such bit"

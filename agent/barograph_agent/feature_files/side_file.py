@@ -15,21 +15,12 @@ from barograph_agent.system.disk import DISK
 
 MAGIC: Final = b"BAROFEAT"
 VERSION: Final = 1
-MOST_PROBES: Final = 1_000_000
+MAX_PROBES: Final = 1_000_000
 MAX_BYTES: Final = 32 * 2**20
-HEADER: Final = np.dtype(
-    [
-        ("magic", "S8"),
-        ("version", "<u4"),
-        ("probes", "<u4"),
-        ("started_ns", "<u8"),
-        ("ended_ns", "<u8"),
-        ("pid", "<u4"),
-        ("names_bytes", "<u4"),
-        ("refused", "<u8"),
-        ("reserved", "<u8"),
-    ]
-)
+HEADER: Final = np.dtype([
+    ("magic", "S8"), ("version", "<u4"), ("probes", "<u4"), ("started_ns", "<u8"), ("ended_ns", "<u8"), ("pid", "<u4"),
+    ("names_bytes", "<u4"), ("refused", "<u8"), ("reserved", "<u8"),
+])  # fmt: skip
 SUFFIX: Final = ".features"
 SLOT: Final = np.dtype([("value", "<f8"), ("count", "<u8"), ("last_ns", "<u8")])
 
@@ -74,7 +65,7 @@ def read_side_file(path: Path, most: int = MAX_BYTES) -> SideFile:
     if header["version"] != VERSION:
         raise BadSideFile(f"{path} has version {header['version']}, expected {VERSION}")
     probes, names_at = int(header["probes"]), HEADER.itemsize + int(header["probes"]) * SLOT.itemsize
-    if probes > MOST_PROBES or len(data) < names_at + int(header["names_bytes"]):
+    if probes > MAX_PROBES or len(data) < names_at + int(header["names_bytes"]):
         raise BadSideFile(f"{path} has {len(data)} bytes, too few for {probes} features and their names")
     slots = np.frombuffer(data, SLOT, probes, HEADER.itemsize)
     text = data[names_at : names_at + int(header["names_bytes"])].rstrip(b"\0").decode(errors="replace")

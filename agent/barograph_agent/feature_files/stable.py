@@ -17,59 +17,65 @@ import numpy as np
 
 from barograph_agent.feature_files.side_file import SUFFIX, BadSideFile, Feature, SideFile, merge, read_side_file
 from barograph_agent.reduce.ring_set import TableRows
-from barograph_agent.system.clock import CLOCK, Clock
 
-FIRST_LOOK_SECONDS: Final = 0.2
-FEATURES: Final = 2_000
+FIRST_READ_SECONDS: Final = 0.2
+MAX_FEATURES: Final = 2_000
 """Limit per run and host; further features are counted as lost."""
-FILES: Final = 4_096
+MAX_FILES: Final = 4_096
 MAX_BYTES: Final = 64 * 2**20
 """Limit of one reading of all files; those beyond are counted as lost."""
-ROWS: Final = 1_000
+MAX_ROWS: Final = 1_000
 """Limit per message: about 100 KB."""
 
 
 class StableFeatures:
-    """Reads the side files of one run into rows of `features`, without job, host and time.
+    """Source of rows of `features`, and of `events` of what is lost, from the side files of one run.
 
-    since: seconds of CLOCK_MONOTONIC; earlier files belong to another run. lost: number of
-    values or files that are not reported, by reason.
+    since: seconds of CLOCK_MONOTONIC; earlier files belong to another run. lost: number of values or files that are not
+    reported, by reason.
     """
 
-    def __init__(self, directory: Path, since: float, clock: Clock = CLOCK) -> None:
+    def __init__(self, directory: Path, since: float) -> None:
         self.lost: Counter[str] = Counter()
         self._directory = directory
         self._since = since
-        self._clock = clock.monotonic
         self._due = 0.0
         self._seen: dict[str, Feature] = {}
         self._reported: dict[str, float] = {}
 
-    def read(self, *, final: bool) -> Iterator[TableRows]:
-        """Features stable since the last call; `final`: all whose value differs from the last one reported."""
-        now = self._clock()
+    def read(self, now: float, *, final: bool) -> Iterator[TableRows]:
+        """Features stable since the last call. now: seconds of CLOCK_MONOTONIC.
+
+        final: all whose value differs from the last one reported, and what was lost.
+        """
+        yield from self._features(now, final=final)
+        for reason, count in self.lost.items():
+            if final and count:
+                yield TableRows("events", 1, {"kind": f"features-{reason}", "rows": count, "detail": ""})
+
+    def _features(self, now: float, *, final: bool) -> Iterator[TableRows]:
         if now < self._due and not final:
             return
         files = self._read_files(final=final)
         if not files:
-            self._due = now + FIRST_LOOK_SECONDS
+            self._due = now + FIRST_READ_SECONDS
             return
         age = now - min(file.started_at for file in files)
-        self._due = now + max(age, FIRST_LOOK_SECONDS)
+        self._due = now + max(age, FIRST_READ_SECONDS)
         found = {name: self._known(name, one, age) for name, one in merge(files).items() if math.isfinite(one.value)}
         stable = found if final else {n: one for n, one in found.items() if _same(self._seen.get(n), one)}
         self._seen = found
         fresh = self._fresh(stable, final=final)
         holders = Counter(name for file in files for name in file.features)
-        for start in range(0, len(fresh), ROWS):
-            yield _rows({name: stable[name] for name in fresh[start : start + ROWS]}, holders)
+        for start in range(0, len(fresh), MAX_ROWS):
+            yield _rows({name: stable[name] for name in fresh[start : start + MAX_ROWS]}, holders)
 
     def _read_files(self, *, final: bool) -> list[SideFile]:
         # listdir, because this runs several times a second.
         names = os.listdir(self._directory) if self._directory.is_dir() else []  # noqa: PTH208
         paths = [self._directory / name for name in sorted(names) if name.endswith(SUFFIX)]
         files, unreadable, left = [], 0, MAX_BYTES
-        for path in paths[:FILES]:
+        for path in paths[:MAX_FILES]:
             try:
                 files.append(read_side_file(path, left))
                 left -= path.stat().st_size
@@ -77,7 +83,7 @@ class StableFeatures:
                 unreadable += 1  # may be incomplete: only the count at the end is reported
         files = [file for file in files if file.started_at >= self._since]
         if final:
-            self.lost["files"] = unreadable + max(len(paths) - FILES, 0)
+            self.lost["files"] = unreadable + max(len(paths) - MAX_FILES, 0)
             self.lost["refused"] = sum(file.refused for file in files)
         return files
 
@@ -92,7 +98,7 @@ class StableFeatures:
         """Names of features not yet reported with this value, up to the limit; marks them as reported."""
         fresh = [name for name, one in stable.items() if name in self._reported and self._reported[name] != one.value]
         unknown = [name for name in stable if name not in self._reported]
-        room = FEATURES - len(self._reported)
+        room = MAX_FEATURES - len(self._reported)
         if final:
             self.lost["beyond"] = max(len(unknown) - room, 0)
         fresh += unknown[:room]

@@ -17,7 +17,7 @@ from barograph_agent.system.clock import CLOCK, Clock
 from barograph_agent.system.processes import PROCESSES, seconds
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-MOST: Final = 256
+MAX_NAMES: Final = 256
 """Limit on the names of one process."""
 
 
@@ -41,7 +41,7 @@ class SideFileWriter:
         refused = 0
         for name, value in values.items():
             number = _number(value)
-            known = name in self._names or (NAME.fullmatch(name) and len(self._names) + len(accepted) < MOST)
+            known = name in self._names or (NAME.fullmatch(name) and len(self._names) + len(accepted) < MAX_NAMES)
             if known and math.isfinite(number):
                 accepted[name] = number
             else:

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from barograph_agent.system.disk import DISK
 
 MAX_HOSTS_BYTES: Final = 16 * 2**20
-_MOST_NODES: Final = 10**6
-_MOST_RESTARTS: Final = 99_999
+_MAX_NODES: Final = 10**6
+_MAX_RESTARTS: Final = 99_999
 
 
 class Allocation(NamedTuple):
@@ -54,7 +54,7 @@ def _slurm(environment: Mapping[str, str]) -> Allocation:
         "slurm",
         cluster=environment.get("SLURM_CLUSTER_NAME", ""),
         id=job,
-        restart=min(_number(restarts, 0), _MOST_RESTARTS),
+        restart=min(_number(restarts, 0), _MAX_RESTARTS),
         step=str(step) if 0 <= step < 0xFFFFFFF0 else "",
         nodes=_nodes(environment.get("SLURM_JOB_NUM_NODES", "")),
         account=environment.get("SLURM_JOB_ACCOUNT", ""),
@@ -85,7 +85,7 @@ def _number(text: str, fallback: int) -> int:
 
 
 def _nodes(text: str) -> int:
-    return min(max(_number(text, 1), 1), _MOST_NODES)
+    return min(max(_number(text, 1), 1), _MAX_NODES)
 
 
 def _hosts(path: str) -> int:

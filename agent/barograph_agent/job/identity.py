@@ -16,7 +16,9 @@ import msgspec
 from barograph_agent.job.batch import allocation
 from barograph_agent.protocol.tables import APP, IDENTIFIER, MAX_APP
 
-LAUNCHERS: Final = {"mpiexec", "mpirun", "srun", "env", "nice", "taskset", "numactl", "time", "timeout"}
+MPI_LAUNCHERS: Final = ("mpiexec", "mpirun", "orterun", "prterun", "prun", "srun", "aprun", "jsrun", "flux")
+"""Programs that start ranks, as in `agent/shim/launch.c`; mpiexec.hydra and the like are launchers too."""
+LAUNCHERS: Final = {*MPI_LAUNCHERS, "env", "nice", "taskset", "numactl", "time", "timeout"}
 _INTERPRETER: Final = re.compile(r"python[0-9.]*|bash|sh")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.:@+-]+")
 
@@ -137,7 +139,7 @@ def guess_app(command: Sequence[str]) -> str:
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for position, word in enumerate(words):
         name = Path(word).name
-        if name in LAUNCHERS or name.startswith(("mpiexec.", "mpirun.")) or name.isdecimal():
+        if name.partition(".")[0] in LAUNCHERS or name.isdecimal():
             continue
         if _INTERPRETER.fullmatch(name) and position + 1 < len(words):
             continue

@@ -29,9 +29,9 @@ import msgspec
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.tables import APP
 
-ARGV_LIMIT: Final = 65536
-VALUE_LIMIT: Final = 200
-SEARCH_SECONDS: Final = 0.5
+MAX_ARGV: Final = 65536
+MAX_VALUE: Final = 200
+MAX_SEARCH_SECONDS: Final = 0.5
 """Limit on CPU time: backtracking can take exponential time, and the start of the job waits for it."""
 
 Name = Annotated[str, msgspec.Meta(pattern=rf"^{APP.pattern}\Z")]
@@ -116,31 +116,31 @@ def read(path: Path) -> Rules:
 def apply(rules: Rules, command: Sequence[str]) -> Findings:
     """Apply rules to a command line. Raises RulesError for an expression that takes too long."""
     # What is not UTF-8 in a command line cannot be stored.
-    line = " ".join(command)[:ARGV_LIMIT].encode("utf-8", "replace").decode()
+    line = " ".join(command)[:MAX_ARGV].encode("utf-8", "replace").decode()
     found = []
     with _limited(rules.param):
         for rule in rules.param:
             match = re.search(rule.argv, line)
             if match is not None and match[1]:
-                found.append(Param(rule.app, rule.name, match[1][:VALUE_LIMIT]))
+                found.append(Param(rule.app, rule.name, match[1][:MAX_VALUE]))
     return Findings(rules.app, found)
 
 
 @contextlib.contextmanager
 def _limited(rules: Sequence[object]) -> Iterator[None]:
-    """Limit the body to SEARCH_SECONDS of CPU time, which unlike elapsed time does not depend on the node's load.
+    """Limit the body to MAX_SEARCH_SECONDS of CPU time, which unlike elapsed time does not depend on the node's load.
 
     Raises RulesError beyond. Main thread only.
     """
 
     def over(number: int, frame: object) -> None:
-        raise RulesError(f"rules: a search took more than {SEARCH_SECONDS:g} s, expected simpler expressions")
+        raise RulesError(f"rules: a search took more than {MAX_SEARCH_SECONDS:g} s, expected simpler expressions")
 
     if not rules:
         yield
         return
     before = signal.signal(signal.SIGVTALRM, over)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SEARCH_SECONDS)
     try:
         yield
     finally:

@@ -10,21 +10,21 @@ from typing import Final, NamedTuple
 from barograph_agent.kernel.readings import ProcessStat, clean, process_stat
 from barograph_agent.system.processes import Processes, seconds
 
-LOOK_SECONDS: Final = 1.0
-"""Least time between the two looks whose difference tells who was busy."""
-AGAIN_SECONDS: Final = 8.0
-PER_SECOND: Final = 64
-"""Least time between two pairs of looks, and most processes looked at per second of it."""
-KEPT_SECONDS: Final = 90.0
-"""How long a look counts."""
-MOST: Final = 4096
-"""Processes looked at: those started last. Those of the kernel itself are the oldest."""
-BUSIEST: Final = 16
-"""Processes kept of a look."""
-BUSY: Final = 0.1
-"""Least share of a core that a busy process takes."""
-TAKEN: Final = 0.3
-"""Least share of a core that drives ranks away from it."""
+MIN_SAMPLE_SECONDS: Final = 0.7
+"""Least time between two samples whose difference tells who was busy."""
+MIN_PAUSE_SECONDS: Final = 8.0
+MAX_PER_SECOND: Final = 64
+"""Least time between two pairs of samples, and most processes sampled per second of it."""
+MAX_AGE_SECONDS: Final = 90.0
+"""Age up to which a result counts."""
+MAX_PROCESSES: Final = 4096
+"""Processes in a sample: those started last. Those of the kernel itself are the oldest."""
+MAX_BUSY: Final = 16
+"""Busy processes that are kept."""
+MIN_SHARE: Final = 0.1
+"""Share of a core of a busy process."""
+MIN_TAKEN: Final = 0.3
+"""Share of a core above which a process displaces a rank."""
 
 
 class BusyProcess(NamedTuple):
@@ -43,7 +43,7 @@ NOBODY: Final = BusyProcess(-1, "none", "none", -1, math.nan, -1)
 
 
 class BusyProcesses:
-    """Looks at all processes of the node, twice each time that ranks wait, and not often.
+    """Samples of all processes of the node, twice each time that ranks wait, and not often.
 
     hides_others: whether the names of processes of other users are left out.
     """
@@ -53,20 +53,20 @@ class BusyProcesses:
         self._hides_others = hides_others
         self._before: dict[int, ProcessStat] = {}
         self._count = 0
-        self._looked_at = -math.inf
+        self._sampled_at = -math.inf
         self._found_at = -math.inf
         self._found: list[BusyProcess] = []
 
-    def look(self, now: float) -> None:
-        """Look a first time, unless it is too early. now: monotonic seconds."""
-        if not self._before and now - self._found_at >= max(AGAIN_SECONDS, self._count / PER_SECOND):
-            self._before, self._looked_at = self._all(), now
+    def sample(self, now: float) -> None:
+        """Take the first sample, unless it is too early. now: monotonic seconds."""
+        if not self._before and now - self._found_at >= max(MIN_PAUSE_SECONDS, self._count / MAX_PER_SECOND):
+            self._before, self._sampled_at = self._all(), now
             self._count = len(self._before)
 
     def compare(self, now: float, ranks: Mapping[int, int]) -> None:
-        """Look a second time if it is time to. ranks: their numbers by process."""
-        passed = now - self._looked_at
-        if not self._before or passed < LOOK_SECONDS:
+        """Take the second sample if it is due. ranks: their numbers by process."""
+        passed = now - self._sampled_at
+        if not self._before or passed < MIN_SAMPLE_SECONDS:
             return
         before, self._before = self._before, {}
         self._found_at = now
@@ -79,7 +79,7 @@ class BusyProcesses:
         }
         self._found = []
         for pid in sorted(shares, key=lambda pid: -shares[pid]):
-            if shares[pid] < BUSY or len(self._found) == BUSIEST:
+            if shares[pid] < MIN_SHARE or len(self._found) == MAX_BUSY:
                 break
             stat = after[pid]
             if pid in ranks:
@@ -89,14 +89,14 @@ class BusyProcesses:
                 name = "none" if owner == "other" and self._hides_others else clean(stat.name)
                 self._found.append(BusyProcess(pid, name, owner, stat.core, shares[pid], stat.born))
 
-    def beside(self, pid: int, core: int, homes: Collection[int], now: float) -> BusyProcess:
+    def competitor(self, pid: int, core: int, homes: Collection[int], now: float) -> BusyProcess:
         """The process that takes a rank's core; NOBODY if there is none.
 
         homes: cores on which ranks of the job have run. A busy process there that is no rank comes first, since ranks
         that it has driven away are beside each other; then what is on the rank's core; then the busiest that is no
         rank. Processes of one name and owner on one core count together: a program may have started many.
         """
-        if now - self._found_at > KEPT_SECONDS:
+        if now - self._found_at > MAX_AGE_SECONDS:
             return NOBODY
         self._found = [one for one in self._found if self._processes.born(one.pid) == one.born]
         others = [one for one in self._found if one.pid != pid and (one.core == core or one.owner != "rank")]
@@ -107,13 +107,13 @@ class BusyProcesses:
 
         def order(one: BusyProcess) -> tuple[bool, bool, bool, float]:
             foreign = one.owner != "rank"
-            takes_a_home = foreign and one.core in homes and one.share >= TAKEN
+            takes_a_home = foreign and one.core in homes and one.share >= MIN_TAKEN
             return takes_a_home, one.core == core, foreign, one.share
 
         return max(grouped, key=order, default=NOBODY)
 
     def _all(self) -> dict[int, ProcessStat]:
-        found = {pid: process_stat(self._processes, pid) for pid in self._processes.ids()[-MOST:]}
+        found = {pid: process_stat(self._processes, pid) for pid in self._processes.ids()[-MAX_PROCESSES:]}
         return {pid: stat for pid, stat in found.items() if stat is not None}
 
 

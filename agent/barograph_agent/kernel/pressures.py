@@ -10,57 +10,65 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from barograph_agent.kernel.busy import NOBODY, BusyProcess, BusyProcesses
-from barograph_agent.kernel.readings import NodeStat, node_stat, process_stat, schedule, throttles
-from barograph_agent.kernel.speed import Speed, SpeedProbe, mixed
+from barograph_agent.kernel.hardware.amd import AmdSource
+from barograph_agent.kernel.hardware.links import LinkSource
+from barograph_agent.kernel.hardware.memory import MemorySource
+from barograph_agent.kernel.hardware.nvidia import NvidiaSource
+from barograph_agent.kernel.hardware.processor import CoreSource
+from barograph_agent.kernel.hardware.source import COUNTS, Figures, HardwareSource, joined
+from barograph_agent.kernel.readings import NodeStat, ProcessStat, node_stat, process_stat, schedule
 from barograph_agent.kernel.transfers import CHANGED as CHANGED_TRANSFER
 from barograph_agent.kernel.transfers import Transfers
+from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.clock import Clock
+from barograph_agent.system.counter_files import CounterFiles
 from barograph_agent.system.processes import PROCESSES, Processes, seconds
 
-SAMPLE_SECONDS: Final = 1.0
-"""Least time between two looks at ranks and node."""
-STATE_SECONDS: Final = 0.25
-"""The same of looks at the states of ranks alone."""
-SPAN_SECONDS: Final = 4.0
-"""Least time in a row that has something to say."""
+SAMPLE_SECONDS: Final = 0.5
+"""Least time between two samples of ranks."""
+MAX_SAMPLE_SECONDS: Final = 2.0
+"""The longest time for which a sample counts."""
+SPAN_SECONDS: Final = 3.5
+"""Least time between two snapshots: the span of a row with losses."""
 QUIET_SECONDS: Final = 30.0
-"""Least time in a row that has nothing to say."""
+"""Least span of a row without losses."""
 LONG_SECONDS: Final = 120.0
-"""After so much time in rows with something to say, spans become QUIET_SECONDS long."""
+"""After so much time with losses, their rows become as rare as those without."""
 MAX_RANKS: Final = 4
-"""Ranks with a row in one span: those that have lost most."""
+"""Ranks with a row in a span: those that have lost most."""
 MAX_THREADS: Final = 256
-"""Threads read per span, over all ranks, which share them evenly."""
-MAX_CORES: Final = 64
-LOOKS: Final = 8
-LOOK_SECONDS: Final = 0.004
-"""Further looks, so far apart, at a rank that has slept much in a span without having been seen asleep."""
-CHANGED: Final = 1.1
-"""A change of own work per sync point by this factor makes a row, however quiet the node is: alerts may ask why."""
+"""Threads read for a snapshot, over all ranks, which share them evenly."""
+MIN_WORK_CHANGE: Final = 1.1
+"""Factor by which own work per sync point changes, after which a node reports: alerts may ask why."""
+HARDWARE_SECONDS: Final = 10.0
+"""Time between two reads of the hardware of a node where nothing is suspected."""
+LOWER: Final = ("clock_hz", "link_rate", "accelerator_clock_hz")
+MIN_SLOWER: Final = 1.1
+"""Factor by which one of these is lower than usual in a row with losses."""
 USUAL_SPANS: Final = 16
-"""Quiet spans over which the speed of the node is averaged, the newest with the most weight."""
+"""Spans without losses over which what is usual is averaged, the newest with the most weight."""
 
-LOST: Final = 0.05
-"""A rank that waits, is stopped or is blocked for this share of its time has something to say."""
-FAULTS: Final = 20.0
-"""The same of a rank with this many major faults a second."""
-STOLEN: Final = 0.02
-"""The same of a node whose hypervisor takes this share of its cores' time."""
-SWAPPED: Final = 100.0
-"""The same of a node that swaps this many pages a second."""
-STALLED: Final = 0.1
-"""The same of a node on which processes wait for memory for this share of the time."""
+MIN_LOST: Final = 0.05
+"""Share of its time that a rank waits, is stopped or is blocked in a row with losses."""
+MIN_FAULTS: Final = 20.0
+"""Major faults a second of a rank in a row with losses."""
+MIN_STOLEN: Final = 0.02
+"""Share of its cores' time that the hypervisor takes from a node in a row with losses."""
+MIN_SWAPPED: Final = 100.0
+"""Pages a second that such a node swaps."""
+MIN_STALLED: Final = 0.1
+"""Share of the time for which processes of such a node wait for memory."""
 
 NODE: Final = -1
 """The number of the node among ranks."""
-_NO_NODE: Final = NodeStat(-1, math.nan, math.nan, math.nan, math.nan, math.nan, -1, -1)
-_SLEEPS: Final = "STtD"
-"""States in which a process takes no core: interruptible sleep, stopped, traced, uninterruptible sleep."""
+_NO_PROCESS: Final = ProcessStat("", "", -1, 0, 0, 1, -1, 0, -1, 0)
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_COLUMNS: Final = TABLES["pressures"].columns
+_UNKNOWN: Final = {name: math.nan if kind is Kind.F64 else -1 for name, kind in _COLUMNS.items()}
 
 
 class Loss(NamedTuple):
-    """What one rank has lost, or all of them together, in a span. Seconds, NaN if unknown."""
+    """Losses of a rank, or of all ranks together, in a span. Seconds, NaN if unknown."""
 
     run_seconds: float = 0.0
     delay_seconds: float = 0.0
@@ -70,130 +78,94 @@ class Loss(NamedTuple):
     resident_bytes: int = 0
     core: int = -1
 
-    def is_worth_a_row(self, span: float) -> bool:
+    def is_large(self, span: float) -> bool:
         """Whether a rank has lost much."""
-        lost = max(self.stopped_seconds, self.blocked_seconds, self.delay_seconds if self.delay_seconds > 0 else 0.0)
-        return lost > LOST * span or self.major_faults > FAULTS * span
+        lost = max(self.stopped_seconds, self.blocked_seconds, self.waited_seconds)
+        return lost > MIN_LOST * span or self.major_faults > MIN_FAULTS * span
+
+    @property
+    def waited_seconds(self) -> float:
+        """The delay; 0 if unknown."""
+        return self.delay_seconds if self.delay_seconds > 0 else 0.0
 
     @property
     def total(self) -> float:
         """An order of ranks: seconds lost, a fault for a tenth of a millisecond."""
-        delay = self.delay_seconds if self.delay_seconds > 0 else 0.0
-        return delay + self.stopped_seconds + self.blocked_seconds + 1e-4 * self.major_faults
+        return self.waited_seconds + self.stopped_seconds + self.blocked_seconds + 1e-4 * self.major_faults
+
+
+class _Counters(NamedTuple):
+    """Counters of a rank's process since it was found, and of its threads: seconds that each ran, and waited."""
+
+    stat: ProcessStat
+    stopped: float
+    uninterruptible: float
+    threads: dict[int, tuple[float, float]]
+
+    def since(self, before: _Counters) -> Loss:
+        """The loss since earlier counters: of the thread that waited most for a core."""
+        now, was = self.stat, before.stat
+        pairs = [(both, before.threads.get(thread, both)) for thread, both in self.threads.items()]
+        waits = [(max(now[1] - was[1], 0.0), max(now[0] - was[0], 0.0)) for now, was in pairs]
+        delay, run = max(waits, default=(math.nan, math.nan))
+        blocked = max(self.uninterruptible - before.uninterruptible, seconds(max(now.io_ticks - was.io_ticks, 0)))
+        faults = max(now.major_faults - was.major_faults, 0)
+        return Loss(run, delay, self.stopped - before.stopped, blocked, faults, now.resident_pages * _PAGE, now.core)
 
 
 class _Rank:
-    """The counters of one rank's process."""
+    """The process of a rank."""
 
-    def __init__(self, processes: Processes, clock: Clock, pid: int, number: int) -> None:
+    def __init__(self, processes: Processes, pid: int, number: int) -> None:
         self.pid, self.number = pid, number
-        self._clock = clock
-        self.core = -1
         self.lives = True
-        self.runs = False
-        """Whether it was running when it was looked at."""
+        self.stat = _NO_PROCESS
+        """As of the last sample."""
         self._processes = processes
-        self._born = -1
-        self._faults = self._io_ticks = self._resident = 0
-        self._faults_before = self._io_before = 0
-        self._threads: dict[int, tuple[float, float]] = {}
-        self._count = 1
-        self._slept = dict.fromkeys(_SLEEPS, 0.0)
-        """Seconds in each state, from looks now and then."""
+        self._stopped = self._uninterruptible = 0.0
+        self._files = [f"/proc/{pid}/stat", f"/proc/{pid}/task/{pid}/schedstat"]
+        for file in self._files:
+            processes.keep(file)
+
+    def forget(self) -> None:
+        """Close its files."""
+        for file in self._files:
+            self._processes.forget(file)
 
     def sample(self, passed: float) -> None:
-        """Look at its state. passed: seconds since the last look; 0 for the first."""
+        """Sample its state. passed: seconds since the last sample; 0 for the first."""
         stat = process_stat(self._processes, self.pid)
-        if stat is None or self._born not in (-1, stat.born):
+        if stat is None or self.stat.born not in (-1, stat.born):
             self.lives = False  # another process may have its id by now
             return
-        if self._born < 0:
-            self._born = stat.born
-            self._faults_before, self._io_before = stat.major_faults, stat.io_ticks
-        if stat.state in self._slept:
-            self._slept[stat.state] += passed
-        self.core, self._count = stat.core, stat.threads
-        self.runs = stat.state == "R"
-        self._faults, self._io_ticks, self._resident = stat.major_faults, stat.io_ticks, stat.resident_pages * _PAGE
+        self.stat = stat
+        self._stopped += passed * (stat.state in "Tt")
+        self._uninterruptible += passed * (stat.state == "D")
 
-    def take(self, most_threads: int, span: float) -> Loss:
-        """What was lost in the `span` seconds since the last call. most_threads: threads that are read."""
-        io = seconds(max(self._io_ticks - self._io_before, 0))
-        before = self._threads.get(self.pid)
-        run, delay = self._scheduled(most_threads)
-        faults = max(self._faults - self._faults_before, 0)
-        slept = self._asleep(span, before, self._threads.get(self.pid))
-        stopped = slept["T"] + slept["t"]
-        loss = Loss(run, delay, stopped, max(slept["D"], io), faults, self._resident, self.core)
-        self._faults_before, self._io_before = self._faults, self._io_ticks
-        self._slept = dict.fromkeys(_SLEEPS, 0.0)
-        return loss
-
-    def _asleep(
-        self, span: float, before: tuple[float, float] | None, now: tuple[float, float] | None
-    ) -> dict[str, float]:
-        """Seconds in each state. How long the main thread slept is counted, only its states are from a few looks.
-
-        before, now: for how long it has run and waited.
-        """
-        if before is None or now is None or not span > 0:
-            return self._slept
-        slept = max(span - (now[0] - before[0]) - (now[1] - before[1]), 0.0)
-        if slept > LOST * span and not any(self._slept.values()):
-            self._look_again()
-        looked = math.fsum(self._slept.values())
-        return {state: slept * share / looked for state, share in self._slept.items()} if looked else self._slept
-
-    def _look_again(self) -> None:
-        """Of a rank that sleeps for milliseconds at a time, looks a second apart may miss all."""
-        for _ in range(LOOKS):
-            self._clock.sleep(LOOK_SECONDS)
-            self.sample(LOOK_SECONDS)
-
-    def _scheduled(self, most: int) -> tuple[float, float]:
-        """Seconds that the thread which waited most for a core ran and waited; NaN if unknown."""
-        threads = [self.pid] if self._count <= 1 else self._processes.threads(self.pid)[:most] or [self.pid]
-        before, self._threads = self._threads, {}
-        found = []
-        for thread in threads:
-            now = schedule(self._processes, self.pid, thread)
-            if now is not None:
-                self._threads[thread] = now
-                was = before.get(thread, now)
-                found.append((max(now[1] - was[1], 0.0), max(now[0] - was[0], 0.0)))
-        delay, run = max(found, default=(math.nan, math.nan))
-        return run, delay
+    def counters(self, max_threads: int) -> _Counters:
+        """Counters now. max_threads: threads that are read."""
+        threads = [self.pid]
+        if self.stat.threads > 1:
+            threads = self._processes.threads(self.pid)[:max_threads] or threads
+        times = ((thread, schedule(self._processes, self.pid, thread)) for thread in threads)
+        known = {thread: both for thread, both in times if both is not None}
+        return _Counters(self.stat, self._stopped, self._uninterruptible, known)
 
 
-class _OwnWork:
-    """Own work per sync point, of the rank of the node with most."""
+class _Snapshot(NamedTuple):
+    """Counters of the node and of its ranks, by process, at a time in monotonic seconds."""
 
-    def __init__(self) -> None:
-        self._seconds, self._count = 0.0, 0
-        self._usual = math.nan
-        """Seconds when it changed last."""
-
-    def add(self, seconds: float, count: int) -> None:
-        """Add what was done in so many sync points."""
-        self._seconds, self._count = self._seconds + seconds, self._count + count
-
-    def take(self) -> bool:
-        """Begin a new span; whether the work has changed in the one that ends."""
-        seconds, count, self._seconds, self._count = self._seconds, self._count, 0.0, 0
-        if not count or not seconds > 0:
-            return False
-        usual, now = self._usual, seconds / count
-        if usual / CHANGED < now < usual * CHANGED:
-            return False
-        self._usual = now
-        return usual > 0
+    at: float
+    node: NodeStat
+    ranks: dict[int, _Counters]
 
 
 class Pressures:
-    """Turns what the kernel shows into rows. Never raises for files that are missing or strange.
+    """Rows of `pressures` of one job on this node. Never raises for files that are missing or strange.
 
     belongs: whether a process is one of this job; the numbers in rings may be those of another container.
-    hides_others: whether names of processes of other users are left out.
+    hides_others: whether names of processes of other users are left out. spans_nodes: whether ranks are on other nodes:
+    only then connections are read, 1 ms.
     """
 
     def __init__(
@@ -203,257 +175,212 @@ class Pressures:
         *,
         belongs: Callable[[int], bool] = lambda pid: True,
         hides_others: bool = False,
-        probe: SpeedProbe | None = None,
+        spans_nodes: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock = clock
         self._processes = processes
-        self._belongs = belongs
+        self._belongs, self._spans_nodes = belongs, spans_nodes
         self._busy = BusyProcesses(processes, hides_others=hides_others)
-        self._probe = probe or SpeedProbe(clock, processes)
-        self._turn = 0
+        files = CounterFiles(processes.root)
+        self._hardware: list[HardwareSource] = [
+            CoreSource(files), MemorySource(files), LinkSource(files), AmdSource(files), NvidiaSource(processes.root)
+        ]  # fmt: skip
         self._transfers = Transfers(processes.connections)
-        self._usual, self._spans = Speed(), 0
-        self._usual_transfer = math.nan
-        self._work = _OwnWork()
+        self._usual: Figures = {}
+        self._spans = 0
+        self._own_work = np.zeros(2)
+        """Seconds of the rank of the node with most, and sync points, since the last snapshot."""
+        self._usual_work = math.nan
+        """Own work per sync point when it changed last."""
         self._ranks: dict[int, _Rank] = {}
         self._homes: set[int] = set()
         """Cores on which ranks were seen."""
-        self._foreign: set[int] = set()
-        self._sampled_at = self._seen_at = self._began_at = self._loud_since = -math.inf
-        self._node = _NO_NODE
-        self._throttles: dict[int, int] | None = None
-        self._quiet: _Span | None = None
+        self._seen: set[int] = set()
+        self._sampled_at = self._loud_since = self._hardware_at = -math.inf
+        self._last_at = math.inf
+        """Monotonic time of the last snapshot; infinite without one."""
+        self._first = self._last = _Snapshot(math.nan, node_stat(processes), {})
+        """At the end of the last row, and the newest one."""
+        self._figures: Figures = {}
+        """Of the time between both."""
 
     def add_work(self, columns: Mapping[str, Any]) -> None:
-        """Add what the ranks did. columns: of rows of `node_blocks`."""
-        self._work.add(float(np.sum(columns["own_rank_seconds"])), int(np.sum(columns["count"])))
+        """Add own work of ranks. columns: of rows of `node_blocks`."""
+        self._own_work += np.sum(columns["own_rank_seconds"]), np.sum(columns["count"])
 
     def read(self, pids: Mapping[int, int], *, final: bool = False) -> dict[str, Any]:
         """Columns of new rows, empty most of the time. pids: number of each rank by process. final: the job ends."""
         now = self._clock.monotonic()
-        passed = now - self._seen_at
-        if now - self._sampled_at < SAMPLE_SECONDS and not final:
-            if passed >= STATE_SECONDS:
-                self._see(now, passed)
+        passed = now - self._sampled_at
+        if passed < SAMPLE_SECONDS and not final:
             return {}
         self._sampled_at = now
-        self._follow(pids)
-        self._see(now, passed)
-        self._homes.update(rank.core for rank in self._ranks.values())
-        self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives}
+        # After a pause of the sidecar itself the states in between are unknown.
+        self._sample(pids, min(passed, MAX_SAMPLE_SECONDS) if passed < math.inf else 0.0)
         if not self._ranks:
-            self._began_at = -math.inf
-            return _columns(self._take_quiet()) if final else {}
-        if running := [rank.core for rank in self._ranks.values() if rank.runs]:
-            self._turn += 1
-            self._probe.measure(running[self._turn % len(running)])
+            self._last_at = math.inf
+            return _columns(self._quiet_rows()) if final else {}
         self._busy.compare(now, {pid: rank.number for pid, rank in self._ranks.items()})
-        if self._began_at == -math.inf:
-            self._begin(now)
+        if self._last_at == math.inf:
+            self._last_at, self._first = now, self._snapshot(now)
+            self._last = self._first
+            self._read_hardware(now, suspected=True)
             return {}
-        span = now - self._began_at
-        is_long = now - self._loud_since >= LONG_SECONDS and self._loud_since > -math.inf
+        is_long = -math.inf < self._loud_since <= now - LONG_SECONDS
+        span = now - self._last_at
         if span < (QUIET_SECONDS if is_long else SPAN_SECONDS) and not final:
             return {}
-        if span < SAMPLE_SECONDS:
-            return _columns(self._take_quiet())
-        return _columns(self._end_span(now, span, final=final))
+        rows = self._rows(now, final=final) if span >= SAMPLE_SECONDS else self._quiet_rows()
+        return _columns(rows)
 
-    def _see(self, now: float, passed: float) -> None:
-        """Look at the states of ranks. passed: seconds since the last look."""
-        self._seen_at = now
+    def _sample(self, pids: Mapping[int, int], passed: float) -> None:
+        """Sample all ranks. New ones are added, and those that have ended removed."""
         for rank in self._ranks.values():
-            # After a pause of the sidecar itself the states in between are unknown.
-            rank.sample(min(passed, 2 * SAMPLE_SECONDS) if passed < math.inf else 0.0)
-
-    def _follow(self, pids: Mapping[int, int]) -> None:
-        """Add the processes of new ranks, and forget those that have ended."""
+            rank.sample(passed)
         for pid, number in pids.items():
-            if pid not in self._ranks and pid not in self._foreign:
-                self._foreign.add(pid)  # each is added once: its id may later be another process's
+            if pid not in self._seen:
+                self._seen.add(pid)  # each is added once: its id may later be another process's
                 if pid > 0 and self._belongs(pid):
-                    self._ranks[pid] = rank = _Rank(self._processes, self._clock, pid, number)
+                    self._ranks[pid] = rank = _Rank(self._processes, pid, number)
                     rank.sample(0.0)
-                    rank.take(self._threads_each(), 0.0)
-        self._ranks = {pid: rank for pid, rank in self._ranks.items() if rank.lives and pid in pids}
-
-    def _threads_each(self) -> int:
-        return max(MAX_THREADS // max(len(self._ranks), 1), 1)
-
-    def _begin(self, now: float) -> None:
-        self._began_at = now
-        self._node = node_stat(self._processes)
-        for rank in self._ranks.values():
-            rank.take(self._threads_each(), 0.0)
-        self._throttled()
-        self._probe.take()
-        self._transfers.take()
-
-    def _end_span(self, now: float, span: float, *, final: bool) -> list[dict[str, Any]]:
-        """The rows of the span that ends now, after those of the quiet time before it."""
-        losses = {pid: rank.take(self._threads_each(), span) for pid, rank in self._ranks.items()}
-        before, self._node = self._node, node_stat(self._processes)
-        whole = _Span(
-            began_at=self._clock.now() - span,
-            seconds=span,
-            loss=_sum(list(losses.values())),
-            before=before,
-            after=self._node,
-            throttled=self._throttled(),
-            speed=self._probe.take(),
-            transfer=self._transfers.take(),
-        )
-        self._began_at = now
-        has_changed = self._work.take() or whole.transfer > CHANGED_TRANSFER * self._usual_transfer
-        loud = {pid: loss for pid, loss in losses.items() if loss.is_worth_a_row(span)}
-        if not loud and not whole.is_worth_a_row and not whole.speed.differs_from(self._usual):
-            self._loud_since = -math.inf
-            self._spans = min(self._spans + 1, USUAL_SPANS)
-            self._usual = self._usual.mixed(whole.speed, 1 / self._spans)
-            self._usual_transfer = mixed(self._usual_transfer, whole.transfer, 1 / self._spans)
-            if has_changed:
-                return [*self._take_quiet(), whole.row()]
-            self._quiet = whole if self._quiet is None else self._quiet.joined(whole)
-            return self._take_quiet() if final or self._quiet.seconds >= QUIET_SECONDS else []
-        if self._loud_since == -math.inf:
-            self._loud_since = now
-        if any(loss.delay_seconds > LOST * span for loss in loud.values()):
-            self._busy.look(now)
-        rows = [*self._take_quiet(), whole.row()]
-        for pid in sorted(loud, key=lambda pid: -loud[pid].total)[:MAX_RANKS]:
-            beside = NOBODY
-            if loud[pid].delay_seconds > LOST * span:
-                beside = self._busy.beside(pid, self._ranks[pid].core, self._homes, now)
-            rows.append(_row(self._ranks[pid].number, whole, loud[pid], beside))
-        return rows
-
-    def _take_quiet(self) -> list[dict[str, Any]]:
-        quiet, self._quiet = self._quiet, None
-        return [quiet.row()] if quiet is not None else []
-
-    def _throttled(self) -> int:
-        """How often the cores of ranks were throttled since the last call; -1 if unknown."""
-        cores = sorted({rank.core for rank in self._ranks.values()})[:MAX_CORES]
-        if self._throttles == {}:
-            return -1  # this machine does not tell
-        before = self._throttles or {}
-        self._throttles = {core: n for core in cores if (n := throttles(self._processes, core)) >= 0}
-        if not self._throttles:
-            return -1
-        return sum(max(n - before.get(core, n), 0) for core, n in self._throttles.items())
-
-
-class _Span:
-    """What the node and all its ranks together have lost from `began_at` (Unix seconds) on."""
-
-    def __init__(
-        self,
-        *,
-        began_at: float,
-        seconds: float,
-        loss: Loss,
-        before: NodeStat,
-        after: NodeStat,
-        throttled: int,
-        speed: Speed,
-        transfer: float,
-    ) -> None:
-        self.began_at, self.seconds = began_at, seconds
-        self.loss, self.throttled, self.speed, self.transfer = loss, throttled, speed, transfer
-        self._before, self._after = before, after
+                    self._first.ranks[pid] = self._last.ranks[pid] = rank.counters(self._max_threads)
+        for pid in [pid for pid, rank in self._ranks.items() if not rank.lives or pid not in pids]:
+            self._ranks.pop(pid).forget()
+        self._homes.update(rank.stat.core for rank in self._ranks.values())
 
     @property
-    def is_worth_a_row(self) -> bool:
-        """Whether the node has taken much from its ranks."""
-        cores = max(self._after.cores, 1) * self.seconds
-        return (
-            self._grown("steal_seconds") > STOLEN * cores
-            or self._swapped() > SWAPPED * self.seconds
-            or self._grown("memory_pressure") > STALLED * self.seconds
-            or self.throttled > 0
-        )
+    def _max_threads(self) -> int:
+        return max(MAX_THREADS // max(len(self._ranks), 1), 1)
 
-    def joined(self, later: _Span) -> _Span:
-        """This span and the one after it."""
-        throttled = self.throttled + later.throttled if min(self.throttled, later.throttled) >= 0 else -1
-        whole = later.began_at + later.seconds - self.began_at
-        return _Span(
-            began_at=self.began_at,
-            seconds=whole,
-            loss=_sum([self.loss, later.loss], later.loss),
-            before=self._before,
-            after=later._after,
-            throttled=throttled,
-            speed=self.speed.mixed(later.speed, later.seconds / whole),
-            transfer=mixed(self.transfer, later.transfer, later.seconds / whole),
-        )
+    def _snapshot(self, now: float) -> _Snapshot:
+        ranks = {pid: rank.counters(self._max_threads) for pid, rank in self._ranks.items()}
+        return _Snapshot(now, node_stat(self._processes), ranks)
 
-    def row(self) -> dict[str, Any]:
-        """The row of the node."""
-        return _row(NODE, self, self.loss, NOBODY) | {
-            "cores": self._after.cores,
-            "busy_seconds": self._grown("busy_seconds"),
-            "steal_seconds": self._grown("steal_seconds"),
-            "cpu_pressure": self._grown("cpu_pressure") / self.seconds,
-            "memory_pressure": self._grown("memory_pressure") / self.seconds,
-            "io_pressure": self._grown("io_pressure") / self.seconds,
-            "swapped_pages": self._swapped(),
-            "available_bytes": self._after.available_bytes,
-            "throttles": self.throttled,
-            **self.speed._asdict(),
-            "transfer_seconds": self.transfer,
+    def _losses(self, first: _Snapshot, last: _Snapshot) -> dict[int, Loss]:
+        """Losses of ranks that live, by process."""
+        ranks = [pid for pid in last.ranks if pid in self._ranks and pid in first.ranks]
+        return {pid: last.ranks[pid].since(first.ranks[pid]) for pid in ranks}
+
+    def _rows(self, now: float, *, final: bool) -> list[dict[str, Any]]:
+        """Rows of the span since the last snapshot, if there are losses, after that of the time before it."""
+        before, self._last, self._last_at = self._last, self._snapshot(now), now
+        losses, span = self._losses(before, self._last), self._last.at - before.at
+        has_changed = self._has_changed()
+        loud = {pid: loss for pid, loss in losses.items() if loss.is_large(span)}
+        suspected = has_changed or bool(loud) or self._loud_since > -math.inf
+        figures = self._read_hardware(now, suspected=suspected or final)
+        usual, found = _UNKNOWN | self._usual, _UNKNOWN | figures
+        row = self._node_row(before, self._last, figures)
+        is_slower = any(MIN_SLOWER * found[name] < usual[name] for name in LOWER)
+        is_loud = bool(loud) or is_slower or _is_pressed(row, span)
+        if not is_loud:
+            self._loud_since = -math.inf
+            self._spans = min(self._spans + 1, USUAL_SPANS)
+            self._usual = joined(self._usual, figures, 1 / self._spans)
+        is_late = found["transfer_seconds"] > CHANGED_TRANSFER * usual["transfer_seconds"]
+        if not (is_loud or has_changed or is_late):
+            self._figures = joined(self._figures, figures, span / (self._last.at - self._first.at))
+            is_due = final or self._last.at - self._first.at >= QUIET_SECONDS
+            return self._quiet_rows() if is_due else []
+        rows = [*self._quiet_rows(before), row]
+        self._first = self._last
+        if is_loud:
+            self._loud_since = now if self._loud_since == -math.inf else self._loud_since
+            rows += self._rank_rows(row, loud, now)
+        return rows
+
+    def _rank_rows(self, row: Mapping[str, Any], loud: Mapping[int, Loss], now: float) -> list[dict[str, Any]]:
+        """Rows of the ranks that have lost most. row: of the node."""
+        least = MIN_LOST * (row["ended_at"] - row["began_at"])
+        if any(loss.delay_seconds > least for loss in loud.values()):
+            self._busy.sample(now)
+        rows = []
+        for pid in sorted(loud, key=lambda pid: -loud[pid].total)[:MAX_RANKS]:
+            core, waits = self._ranks[pid].stat.core, loud[pid].delay_seconds > least
+            competitor = self._busy.competitor(pid, core, self._homes, now) if waits else NOBODY
+            rows.append(_row(self._ranks[pid].number, row["began_at"], row["ended_at"], loud[pid], competitor))
+        return rows
+
+    def _has_changed(self) -> bool:
+        """Whether own work per sync point has changed since the last snapshot."""
+        total, count = self._own_work
+        self._own_work = np.zeros(2)
+        usual, now = self._usual_work, total / count if count else 0.0
+        if not now > 0 or usual / MIN_WORK_CHANGE < now < usual * MIN_WORK_CHANGE:
+            return False
+        self._usual_work = now
+        return usual > 0
+
+    def _quiet_rows(self, until: _Snapshot | None = None) -> list[dict[str, Any]]:
+        """The row of the time without losses until a snapshot, by default the last; none if it has no length."""
+        first, last, figures = self._first, until or self._last, self._figures
+        self._first, self._figures = last, {}
+        return [self._node_row(first, last, figures)] if last.at > first.at else []
+
+    def _node_row(self, first: _Snapshot, last: _Snapshot, figures: Figures) -> dict[str, Any]:
+        span, before, after = last.at - first.at, first.node, last.node
+        unix = self._clock.now() - self._clock.monotonic()
+        names = ("busy_seconds", "steal_seconds", "cpu_pressure", "memory_pressure", "io_pressure")
+        grown = {name: _grown(getattr(before, name), getattr(after, name)) for name in names}
+        swapped = min(before.swapped_pages, after.swapped_pages) >= 0
+        return {
+            **_row(NODE, unix + first.at, unix + last.at, _sum(list(self._losses(first, last).values())), NOBODY),
+            **{name: growth / span if name.endswith("pressure") else growth for name, growth in grown.items()},
+            "cores": after.cores,
+            "swapped_pages": max(after.swapped_pages - before.swapped_pages, 0) if swapped else -1,
+            "available_bytes": after.available_bytes,
+            **figures,
         }
 
-    def _grown(self, name: str) -> float:
-        growth: float = getattr(self._after, name) - getattr(self._before, name)
-        return growth if math.isnan(growth) else max(growth, 0.0)
+    def _read_hardware(self, now: float, *, suspected: bool) -> Figures:
+        """Figures of the hardware; only of connections where it is not time. suspected: whether the job may be slow."""
+        figures = {"transfer_seconds": self._transfers.take()} if self._spans_nodes() else {}
+        if not suspected and now - self._hardware_at < HARDWARE_SECONDS:
+            return figures
+        self._hardware_at = now
+        cores = sorted({rank.stat.core for rank in self._ranks.values() if rank.stat.state == "R"})
+        for source in self._hardware:
+            figures |= source.read(cores)
+        return figures
 
-    def _swapped(self) -> int:
-        before, after = self._before.swapped_pages, self._after.swapped_pages
-        return max(after - before, 0) if min(before, after) >= 0 else -1
 
-
-def _sum(losses: list[Loss], resident: Loss | None = None) -> Loss:
-    """All together. resident: whose memory to take, unless the sum."""
-    return Loss(
-        run_seconds=math.fsum(loss.run_seconds for loss in losses),
-        delay_seconds=math.fsum(loss.delay_seconds for loss in losses),
-        stopped_seconds=math.fsum(loss.stopped_seconds for loss in losses),
-        blocked_seconds=math.fsum(loss.blocked_seconds for loss in losses),
-        major_faults=sum(loss.major_faults for loss in losses),
-        resident_bytes=resident.resident_bytes if resident else sum(loss.resident_bytes for loss in losses),
+def _is_pressed(row: Mapping[str, Any], span: float) -> bool:
+    """Whether the node has taken much from its ranks, by its row."""
+    return (
+        row["steal_seconds"] > MIN_STOLEN * max(row["cores"], 1) * span
+        or row["swapped_pages"] > MIN_SWAPPED * span
+        or row["memory_pressure"] > MIN_STALLED
+        or any(row[name] > 0 for name in COUNTS)
     )
 
 
-def _row(number: int, span: _Span, loss: Loss, beside: BusyProcess) -> dict[str, Any]:
-    return {
+def _grown(before: float, after: float) -> float:
+    """How much a counter has grown, NaN if unknown."""
+    return after - before if math.isnan(after - before) else max(after - before, 0.0)
+
+
+def _sum(losses: list[Loss]) -> Loss:
+    """All together."""
+    *times, faults, size, _ = (math.fsum(column) for column in zip(*losses, strict=True)) if losses else Loss()
+    return Loss._make([*times, int(faults), int(size), -1])
+
+
+def _row(number: int, began_at: float, ended_at: float, loss: Loss, competitor: BusyProcess) -> dict[str, Any]:
+    """A row in which all that is of a node is unknown."""
+    return _UNKNOWN | {
         "rank": number,
-        "began_at": span.began_at,
-        "ended_at": span.began_at + span.seconds,
+        "began_at": began_at,
+        "ended_at": ended_at,
         **loss._asdict(),
-        "process": beside.name,
-        "process_of": beside.owner,
-        "process_core": beside.core,
-        "process_seconds": beside.share * span.seconds,
-        "cores": -1,
-        "busy_seconds": math.nan,
-        "steal_seconds": math.nan,
-        "cpu_pressure": math.nan,
-        "memory_pressure": math.nan,
-        "io_pressure": math.nan,
-        "swapped_pages": -1,
-        "available_bytes": -1,
-        "throttles": -1,
-        **Speed()._asdict(),
-        "transfer_seconds": math.nan,
+        "process": competitor.name,
+        "process_of": competitor.owner,
+        "process_core": competitor.core,
+        "process_seconds": competitor.share * (ended_at - began_at),
     }
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    if not rows:
-        return {}
-    texts = ("process", "process_of")
-    return {
-        name: [row[name] for row in rows] if name in texts else np.array([row[name] for row in rows])
-        for name in rows[0]
-    }
+    """By name, but for job and host; of nothing without rows."""
+    names = [name for name in _COLUMNS if rows and name not in ("job", "host")]
+    found = {name: [row[name] for row in rows] for name in names}
+    return {name: one if _COLUMNS[name] is Kind.NAME else np.array(one) for name, one in found.items()}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from barograph_agent.system.processes import Processes, seconds
 
 NAME_LIMIT: Final = 32
+_USED: Final = itemgetter(1, 9, 11, 12, 17, 19, 21, 36, 39)
+"""Of the fields behind the name in /proc/PID/stat."""
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_.:@/+-]")
 
 
@@ -53,18 +56,17 @@ def clean(name: str) -> str:
 
 def process_stat(processes: Processes, pid: int) -> ProcessStat | None:
     """The state of a process; None if it has ended."""
-    before, bracket, after = processes.show(f"/proc/{pid}/stat").decode("ascii", "replace").rpartition(")")
+    before, bracket, after = processes.show(f"/proc/{pid}/stat").rpartition(b")")
     words = after.split()
     # The name may contain spaces and brackets.
-    if not bracket or len(words) < 40 or words[0] in "ZX":
+    if not bracket or len(words) < 40 or words[0] in b"ZX":
         return None
     try:
-        numbers = [int(words[index]) for index in (1, 9, 11, 12, 17, 19, 21, 36, 39)]
+        parent, faults, user, system, threads, born, resident, core, io = map(int, _USED(words))
     except ValueError:
         return None
-    parent, faults, user, system, threads, born, resident, core, io = numbers
-    name = before.partition("(")[2]
-    return ProcessStat(name, words[0], parent, faults, user + system, threads, born, resident, core, io)
+    name, state = (text.decode("ascii", "replace") for text in (before.partition(b"(")[2], words[0]))
+    return ProcessStat(name, state, parent, faults, user + system, threads, born, resident, core, io)
 
 
 def schedule(processes: Processes, pid: int, thread: int) -> tuple[float, float] | None:
@@ -79,45 +81,21 @@ def schedule(processes: Processes, pid: int, thread: int) -> tuple[float, float]
 def node_stat(processes: Processes) -> NodeStat:
     """The state of the node."""
     lines = processes.show("/proc/stat").split(b"\n")
-    total = _integers(lines[0].split()[1:9]) if lines[0].startswith(b"cpu ") else []
+    total = [int(word) for word in re.findall(rb"\d+", lines[0])[:8]] if lines[0].startswith(b"cpu ") else []
     idle, steal = (total[3] + total[4], total[7]) if len(total) == 8 else (0, 0)
-    swapped = _values(processes.show("/proc/vmstat"), b"pswpin", b"pswpout")
-    available = _values(processes.show("/proc/meminfo"), b"MemAvailable:")
-    return NodeStat(
-        cores=sum(line.startswith(b"cpu") for line in lines[1:]),
-        busy_seconds=seconds(sum(total) - idle - steal) if total else math.nan,
-        steal_seconds=seconds(steal) if total else math.nan,
-        cpu_pressure=_pressure(processes, "cpu"),
-        memory_pressure=_pressure(processes, "memory"),
-        io_pressure=_pressure(processes, "io"),
-        swapped_pages=sum(swapped) if len(swapped) == 2 else -1,
-        available_bytes=available[0] * 1024 if available else -1,
-    )
-
-
-def throttles(processes: Processes, core: int) -> int:
-    """How often a core was slowed down because it was hot; -1 if unknown."""
-    found = _integers(processes.show(f"/sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count").split())
-    return found[0] if found else -1
+    swapped = re.findall(rb"^pswp(?:in|out) (\d+)$", processes.show("/proc/vmstat"), re.MULTILINE)
+    available = re.search(rb"^MemAvailable: *(\d+) kB$", processes.show("/proc/meminfo"), re.MULTILINE)
+    return NodeStat._make([
+        sum(line.startswith(b"cpu") for line in lines[1:]),
+        seconds(sum(total) - idle - steal) if total else math.nan,
+        seconds(steal) if total else math.nan,
+        *(_pressure(processes, resource) for resource in ("cpu", "memory", "io")),
+        sum(map(int, swapped)) if len(swapped) == 2 else -1,
+        int(available[1]) * 1024 if available else -1,
+    ])  # fmt: skip
 
 
 def _pressure(processes: Processes, resource: str) -> float:
     """Seconds in which some process waited for a resource."""
-    words = processes.show(f"/proc/pressure/{resource}").partition(b"\n")[0].split()
-    if not words or words[0] != b"some" or not words[-1].startswith(b"total="):
-        return math.nan
-    total = _integers([words[-1].removeprefix(b"total=")])
-    return total[0] * 1e-6 if total else math.nan
-
-
-def _values(data: bytes, *names: bytes) -> list[int]:
-    found = [line.split()[1:2] for line in data.split(b"\n") if line.startswith(names)]
-    return _integers([word for words in found for word in words])
-
-
-def _integers(words: list[bytes]) -> list[int]:
-    """Numbers, or none where one of the words is not one."""
-    try:
-        return [int(word) for word in words]
-    except ValueError:
-        return []
+    found = re.match(rb"some [^\n]*total=(\d+)\n", processes.show(f"/proc/pressure/{resource}"))
+    return int(found[1]) * 1e-6 if found else math.nan

@@ -11,9 +11,11 @@ import enum
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_NAME: Final = 128
 """Characters of an identifier."""
@@ -24,6 +26,8 @@ APP: Final = re.compile(rf"[A-Za-z0-9_.:@/+-]{{1,{MAX_APP}}}")
 ITERATIONS: Final = 1 << 20
 """Added to the number of a world in rows of `node_blocks` about iterations, which are no sync points."""
 TEXT_LIMIT: Final = 65536
+ROWS_PER_SECOND: Final = 250.0
+"""Rows of `blocks` that a run sends on average, unless it is given another budget."""
 
 
 class Kind(enum.Enum):
@@ -41,8 +45,14 @@ class Kind(enum.Enum):
         """The expected value, for error messages."""
         self.is_text = not dtype
         """True for kinds encoded as strings, False for those encoded as array bytes."""
-        self.dtype: np.dtype[Any] = np.dtype(dtype or object)
+        self._dtype = dtype or "O"
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
         """The little-endian numpy type of a numeric kind."""
+        import numpy as np  # not before: a launcher needs none
+
+        return np.dtype(self._dtype)
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,7 @@ _UNKNOWN_COUNT = Domain(_I, -1, MAX_COUNT)
 _FLAG = Domain(_I, 0, 1)
 _STATUS = Domain(_I, -(2**31), 2**31 - 1)
 _TIME = Domain(_F, 0.0, MAX_TIME)
+_UNKNOWN_FIGURE = Domain(_F, 0.0, MAX_COUNT, unknown=True)
 _SECONDS, _UNKNOWN_SECONDS = Domain(_F, 0.0, MAX_SECONDS), Domain(_F, 0.0, MAX_SECONDS, unknown=True)
 # Own work is a difference of two times; in programs with several threads it may be negative.
 _DIFFERENCE = Domain(_F, -MAX_SECONDS, MAX_SECONDS)
@@ -142,7 +153,8 @@ TABLES: Final[dict[str, Table]] = {
     for table in (
         # One row per job step, written when its first MPI process has started (or at its end, if none did: ranks 0).
         # `job` is cluster/id.restart.step; runs of the same `workload` are comparable; times are Unix seconds.
-        # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty if there is none.
+        # `scheduler` is slurm, pbs, flux or none; `unique_id` is Slurm's SLUID, empty if there is none. The first row
+        # of a job counts, here and in `works`: each node with a rank 0 of a run of several programs may write one.
         _table("jobs", job=_N, cluster=_N, workload=_N, app=_N, user=_N, params=Json.MAP, ranks=_RANKS, nodes=_RANKS,
                host=_N, started_at=_TIME, scheduler=(_N, "none"), account=(_T, ""), unique_id=(_T, "")),
         # What was asked for, of rank 0: one row per job step, at most 2 s after its first MPI process has started. All
@@ -161,18 +173,18 @@ TABLES: Final[dict[str, Table]] = {
         # The work that a job does, as the modeler recognises it. `workload` is the group of like work: that of the row
         # of `jobs` (`family`), or one with a digest of what was asked for after it. `how`: first, same, like, merged
         # or none (nothing is known of what was asked for). `reason`: in words. The last row of a job counts.
-        _table("assignments", job=_N, workload=_N, family=_N, how=_N, reason=_T, at=_F),
+        _table("assignments", job=_N, workload=_N, family=_N, how=_N, reason=_T, time=_F),
         # What people say about groups of like work. `target`: the group. `action`: name, split (`argument`: the
         # features that matter, one per line) or merge (`argument`: the other group).
-        _table("work_edits", target=_N, action=_N, argument=_T, editor=_N, at=_F),
+        _table("work_edits", target=_N, action=_N, argument=_T, editor=_N, time=_F),
         # What the first rank communicates: totals since the begin of the run of the classes with most intervals, when
         # `look` intervals have ended, 24, 192, 1536 and so on; 0 at the end of a shorter run, and in rows of earlier
         # versions, of runs of 3, 10 and 30 s. `bytes`: of the collectives that end the intervals, 0 where unknown.
         # `messages`, `message_bytes`: sent to single ranks within the intervals.
         _table("signatures", job=_N, class_id=_U, intervals=_COUNT, bytes=_COUNT, messages=_COUNT, message_bytes=_COUNT,
-               elapsed_seconds=_SECONDS, at=_TIME, look=(_COUNT, 0)),
-        # Meaning of a class id: the call sites at the two ends of its intervals.
-        _table("sites", class_id=_U, before=_T, at=_T, operation=_N),
+               elapsed_seconds=_SECONDS, time=_TIME, look=(_COUNT, 0)),
+        # Meaning of a class id of a job: the call sites at the two ends of its intervals.
+        _table("sites", job=_N, class_id=_U, from_site=_T, to_site=_T, operation=_N),
         # Consecutive intervals of one class, reduced; a block of one is the raw interval. `world` distinguishes the
         # MPI worlds of one job step, `first_index` counts synchronizing collectives of that world from 0.
         _table("blocks", job=_N, world=_COUNT, class_id=_U, first_index=_COUNT, count=_POSITIVE, sum_seconds=_SECONDS,
@@ -207,20 +219,15 @@ TABLES: Final[dict[str, Table]] = {
                own_seconds=_DIFFERENCE, p2p_seconds=_SECONDS, wait_seconds=_SECONDS, slowest_seconds=_DIFFERENCE,
                exchange_seconds=_SECONDS, least_wait_seconds=_SECONDS, rank_deviation_seconds=_UNKNOWN_SECONDS,
                bytes=_COUNT, messages=_COUNT, message_bytes=_COUNT, deviations=Json.NUMBERS, shares=Json.NUMBERS,
-               at=_TIME, busiest_seconds=(_UNKNOWN_SECONDS, math.nan)),
+               time=_TIME, busiest_seconds=(_UNKNOWN_SECONDS, math.nan)),
         # While no interval ends although ranks live: a row after 5 s and then at growing distances, from the node of
-        # rank 0. `since`: end of the last interval, or of MPI_Init before the first; `at`: up to when the sidecar saw
+        # rank 0. `since`: end of the last interval, or of MPI_Init before the first; `time`: up to when the sidecar saw
         # no further one. Both by the clock of `blocks.ended_at`, so that they compare with it whatever the clocks of
         # other machines say. `ranks`: those on this host that live and have not called MPI_Finalize.
-        _table("silences", job=_N, host=_N, since=_TIME, at=_TIME, ranks=_RANKS),
-        # What the kernel of a node knows, over seconds in which it knew something, and now and then over quiet ones.
-        # `rank` -1 is the node with sums over the job's ranks there; ranks have a row where they have lost time.
-        # `delay_seconds`: ready to run without a core, of the thread that waited most. `stopped_seconds`: stopped by a
-        # signal. `blocked_seconds`: in uninterruptible sleep. `process`: the busiest process beside the rank, none
-        # if unknown; `process_of`: whose it is: same or other user, or a rank of this job, or none. NaN and -1 are
-        # unknown. `busy_seconds` and `steal_seconds` are sums over `cores`, pressures shares of the time.
-        # `compute_seconds` and `memory_seconds`: what a fixed computation and fixed reads of memory took.
-        # `transfer_seconds`: for how long a megabyte was in flight on TCP connections, to the node with the least.
+        _table("silences", job=_N, host=_N, since=_TIME, time=_TIME, ranks=_RANKS),
+        # What the kernel and the hardware of a node know, over seconds in which they knew something, and now and then
+        # over quiet ones. `rank` -1 is the node with sums over the job's ranks there; ranks have a row where they have
+        # lost time. NaN and -1 are unknown. Errors and throttles are growth, other figures of hardware means.
         _table("pressures", job=_N, host=_N, rank=_UNKNOWN_COUNT, began_at=_TIME, ended_at=_TIME,
                run_seconds=_UNKNOWN_SECONDS, delay_seconds=_UNKNOWN_SECONDS, stopped_seconds=_UNKNOWN_SECONDS,
                blocked_seconds=_UNKNOWN_SECONDS, major_faults=_UNKNOWN_COUNT, resident_bytes=_UNKNOWN_COUNT,
@@ -228,7 +235,10 @@ TABLES: Final[dict[str, Table]] = {
                process_seconds=_UNKNOWN_SECONDS, cores=_UNKNOWN_COUNT, busy_seconds=_UNKNOWN_SECONDS,
                steal_seconds=_UNKNOWN_SECONDS, cpu_pressure=_UNKNOWN_SECONDS, memory_pressure=_UNKNOWN_SECONDS,
                io_pressure=_UNKNOWN_SECONDS, swapped_pages=_UNKNOWN_COUNT, available_bytes=_UNKNOWN_COUNT,
-               throttles=_UNKNOWN_COUNT, compute_seconds=_UNKNOWN_SECONDS, memory_seconds=_UNKNOWN_SECONDS,
+               clock_hz=_UNKNOWN_FIGURE, throttles=_UNKNOWN_FIGURE,
+               memory_errors=_UNKNOWN_FIGURE, link_rate=_UNKNOWN_FIGURE, link_errors=_UNKNOWN_FIGURE,
+               accelerator_clock_hz=_UNKNOWN_FIGURE, accelerator_limited=_UNKNOWN_FIGURE,
+               accelerator_celsius=_UNKNOWN_FIGURE, accelerator_errors=_UNKNOWN_FIGURE,
                transfer_seconds=(_UNKNOWN_SECONDS, math.nan)),
         # One row per job step at its end. `exit_status` as a shell reports it, -1 if unknown; `intervals` as counted
         # by the shim, `dropped`: those of them that are in no block. `imported`: 1 for a run of other records, that is
@@ -240,11 +250,11 @@ TABLES: Final[dict[str, Table]] = {
         # of it on the node; `first`: 1 if rank 0 is among them; `lowest`: the lowest of them, -1 if unknown. `number`:
         # of the world, as in `blocks`. `intervals` and `dropped` as in `runs`, 0 without rank 0. `ended`: 1 at the end.
         _table("nodes", job=_N, host=_N, world=_RANKS, ranks=_RANKS, first=_FLAG, intervals=_COUNT, dropped=_COUNT,
-               ended=_FLAG, at=_TIME, number=(_COUNT, 0), lowest=(_UNKNOWN_COUNT, -1)),
-        # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime. Includes the
-        # delivery of earlier runs.
+               ended=_FLAG, time=_TIME, number=(_COUNT, 0), lowest=(_UNKNOWN_COUNT, -1)),
+        # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime, which include
+        # the delivery of earlier runs; steps of this run, processor time of the longest; error of the clock.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_SECONDS, resident_bytes=_COUNT, lived_seconds=_SECONDS,
-               at=_TIME),
+               steps=_COUNT, longest_step_seconds=_SECONDS, clock_error_seconds=_SECONDS, time=_TIME),
         # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
         _table("bands", workload=_N, class_id=_U, kind=_N, method=_N, samples=_I, runs=_I, lower_seconds=_F,
                expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),
@@ -258,18 +268,18 @@ TABLES: Final[dict[str, Table]] = {
         # `members` lists the nodes or ranks of the cause, `evidence` its figures (both JSON). `basis`: history, own
         # (its own first windows) or scaling. `hosts` lists the nodes of the run, in the row with `final` 1 (JSON).
         _table("scores", job=_N, workload=_N, state=_N, score=_F, slowdown=_F, onset_at=_F, alarmed_at=_F, windows=_I,
-               final=_I, sentence=_T, at=_F, cause=(_N, "none"), members=(_T, "[]"), evidence=(_T, "{}"),
+               final=_I, sentence=_T, time=_F, cause=(_N, "none"), members=(_T, "[]"), evidence=(_T, "{}"),
                basis=(_N, "history"), recovered_at=(_F, math.nan), hosts=(_T, "[]")),
         # Nodes that delay job after job: a row when the evidence has changed, the last one of a node counts. `jobs`: on
         # several nodes, in which it was compared; `blamed`: those in which it was the straggler or had the most own
         # work. `score`: above 1 is significant. `excess`: its own work over the median of the job's nodes, minus 1, a
-        # mean over jobs; NaN if unknown. `suspected`: 1 if that is significant and enough to matter. `check`: in words.
-        _table("suspects", host=_N, jobs=_I, blamed=_I, score=_F, excess=_F, suspected=_I, check=_T, at=_F),
+        # mean over jobs; NaN if unknown. `suspected`: 1 if that is significant and enough to matter.
+        _table("suspects", host=_N, jobs=_I, blamed=_I, score=_F, excess=_F, suspected=_I, advice=_T, time=_F),
         # Features reported by a program on one host: the `reduction` (largest value) over `processes`, and the seconds
         # from their start until it was known. A row is written when a feature is stable, and at the end for each whose
         # value has changed. `source`: file:line:column of the probe, empty for features named by the program.
         _table("features", job=_N, host=_N, name=_T, value=_FINITE, known_seconds=_SECONDS, processes=_COUNT,
-               reduction=_N, source=_T, at=_TIME),
+               reduction=_N, source=_T, time=_TIME),
         # Fitted models of features. `version` is a digest of the training data; `features` maps names to importance
         # (JSON). Errors are means of abs(log(predicted / actual)) over the newest `scored` runs, by models trained on
         # older ones: this model, and the model of scales alone (NaN if it predicted less than half of them). `chosen`:
@@ -277,7 +287,7 @@ TABLES: Final[dict[str, Table]] = {
         _table("models", application=_N, version=_N, features=_T, runs=_I, scored=_I, error=_F, scaling_error=_F,
                chosen=_N, fitted_at=_F),
         # Events of the pipeline itself: drops, refusals, restarts.
-        _table("events", source=_N, kind=_N, rows=_COUNT, detail=_T, at=_TIME),
+        _table("events", source=_N, kind=_N, rows=_COUNT, detail=_T, time=_TIME),
         # Predicted runtime of a job, written while it ran. `application` is cluster/app, `problem` adds the parameters,
         # `model` names the scaling laws, `runs` counts the past runs used, at `scales` different numbers of ranks; both
         # are 0 if only other problems of the application are known. `method` is features for a prediction from the
@@ -288,7 +298,7 @@ TABLES: Final[dict[str, Table]] = {
         # Outcome of a prediction. `result` is inside or outside (of its limits) for a run with exit status 0, withheld
         # for one that alarmed, failed for other exit statuses. relative_error is expected / actual - 1.
         _table("outcomes", job=_N, application=_N, result=_N, expected_seconds=_F, actual_seconds=_F, relative_error=_F,
-               at=_F, method=(_N, "scaling")),
+               time=_F, method=(_N, "scaling")),
     )
 }
 # fmt: on

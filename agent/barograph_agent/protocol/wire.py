@@ -33,10 +33,11 @@ version understands the refusal `version`. A message of an unknown type is count
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -54,8 +55,15 @@ MAX_BYTES: Final = 16 * 2**20
 MAX_APPEND_BYTES: Final = 8 * 2**20
 """Limit on an append; a larger one is refused."""
 
-WITHHELD: Final = ("disk-full", "draining")
-"""Reasons for which the collector takes no rows of anybody, until its disk has room or its maintenance is over."""
+MAX_EXPLAINED: Final = 1000
+"""Bytes of a column of a wrong type of which it is said what it is."""
+MAX_COLUMNS: Final = 64
+"""Of an append, and tables of a round: far more than there are."""
+
+WITHHELD: Final = ("disk-full",)
+"""Reasons for which the collector takes no rows of anybody, until its disk has room."""
+DROPS: Final = ("ring-full", "spool-cap", "memory-cap", "forgotten", "other")
+"""Why rows are dropped by their producer."""
 CONSUMED: Final = ("invalid", "forbidden", "oversized")
 """Reasons that consume the message without storing rows; after any other the producer sends hello and resends."""
 
@@ -90,6 +98,7 @@ class Skip(msgspec.Struct, tag="skip", tag_field="type", frozen=True, omit_defau
     """The producer has dropped all messages beyond `after`, up to and including seq: `rows` rows, for `reason`.
 
     Refused if `after` is not the last message that the collector has: then some of the rows are stored. -1: unknown.
+    `reason` is one of DROPS, any other counts as `other`.
     """
 
     stream: str
@@ -110,7 +119,7 @@ class Read(msgspec.Struct, tag="read", tag_field="type", frozen=True):
     after: int
     limit: int = 10_000
     job: str = ""
-    tables: dict[str, int] | None = None
+    tables: Annotated[dict[str, int], msgspec.Meta(max_length=MAX_COLUMNS)] | None = None
     """For a round: the offsets of several tables, in place of `table`, `after` and `job`, which are empty or 0. The
     answer has the rows of these tables beyond their offsets, all of them up to one offset."""
     seconds: float = 0.0
@@ -190,13 +199,10 @@ class Result(msgspec.Struct, tag="result", tag_field="type", frozen=True):
     note: str = ""
 
 
-class Heading(msgspec.Struct, tag="append", tag_field="type", frozen=True):
-    """An append without its columns, which the decoder skips: sufficient to refuse it."""
+class Received(Append, tag="append", tag_field="type", frozen=True):
+    """An append whose columns are not decoded, so that it costs nothing to refuse it. `check` decodes them."""
 
-    stream: str
-    seq: int
-    table: str
-    rows: int
+    columns: Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=MAX_COLUMNS)]
 
 
 class AnyHello(msgspec.Struct, tag="hello", tag_field="type", frozen=True):
@@ -211,10 +217,13 @@ FromCollector: TypeAlias = Welcome | Ack | Refuse | Rows | Result
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_client = msgspec.msgpack.Decoder(FromClient).decode
-decode_heading = msgspec.msgpack.Decoder(Heading).decode
+decode_received = msgspec.msgpack.Decoder(Hello | Received | Skip | Read | Sql).decode
 decode_any_hello = msgspec.msgpack.Decoder(AnyHello).decode
 decode_from_collector = msgspec.msgpack.Decoder(FromCollector).decode
 
+
+_decode_text = msgspec.msgpack.Decoder(Annotated[list[str], msgspec.Meta(max_length=MAX_ROWS)] | str).decode
+_decode_numbers = msgspec.msgpack.Decoder(bytes | int | float).decode
 
 # Looked up once instead of for every column.
 _NAME: Final = Kind.NAME
@@ -223,7 +232,7 @@ _LEAST: Final = {Kind.I64: -(2**63), Kind.U64: 0}
 _MOST: Final = {Kind.I64: 2**63 - 1, Kind.U64: 2**64 - 1}
 
 READ_KINDS: Final[dict[str, dict[str, Kind]]] = {
-    name: {"offset": Kind.I64, **table.columns} for name, table in TABLES.items()
+    name: {"log_offset": Kind.I64, **table.columns} for name, table in TABLES.items()
 }
 """The columns of a rows message by table: the row's offset, then those of the table."""
 
@@ -268,7 +277,7 @@ def unpack(
 
 
 def check(
-    columns: Mapping[str, Wire],
+    columns: Mapping[str, Wire | msgspec.Raw],
     kinds: Mapping[str, Kind],
     rows: int,
     *,
@@ -289,12 +298,26 @@ def check(
             if name not in defaults:
                 raise Invalid(f"column {name!r} is missing, expected {kind.text}") from None
             value = defaults[name]
+        if isinstance(value, msgspec.Raw):
+            value = _decoded(name, value, kind)
         if kind.is_text:
             _check_text(name, value, kind, rows, strict)
         else:
             _check_numbers(name, value, kind, rows)
         out[name] = value
     return out
+
+
+def _decoded(name: str, value: msgspec.Raw, kind: Kind) -> Wire:
+    """A column. Whatever an array has that is no text ends its decoding; of a small one the checks say what it is."""
+    decoders: list[Callable[[msgspec.Raw], Any]] = [_decode_text if kind.is_text else _decode_numbers]
+    if len(value) <= MAX_EXPLAINED:
+        decoders.append(msgspec.msgpack.decode)
+    for decode in decoders:
+        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            decoded: Wire = decode(value)
+            return decoded
+    raise Invalid(f"column {name!r} is no column, expected {kind.text}")
 
 
 def spread(value: Wire, kind: Kind, rows: int) -> Column:

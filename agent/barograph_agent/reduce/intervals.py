@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.reduce.blocks import Intervals
-from barograph_agent.reduce.passes import Passes
+from barograph_agent.reduce.library import NextIntervals
 from barograph_agent.reduce.symbols import symbol
-from barograph_agent.reduce.traffic import FIRST_SECONDS, LAST_SECONDS, Look, Traffic, add, look_of, next_look, rows
-from barograph_agent.ring.reader import INTERVAL, NAMED, OPERATIONS, RECORD, Records, Ring, RingError
+from barograph_agent.reduce.traffic import (
+    FIRST_SECONDS,
+    LAST_SECONDS,
+    Traffic,
+    TrafficReport,
+    add,
+    next_report,
+    report_of,
+    rows,
+)
+from barograph_agent.ring.reader import NAMED, OPERATIONS, RECORD, Records, Ring, RingError
 
 BATCH = 16384
 """Records read from a ring at a time: 1 MB, and a message well below wire.MAX_BYTES."""
@@ -43,32 +51,27 @@ class Cursor(msgspec.Struct, array_like=True):
     """Intervals that are unknown because a collective at one of their ends was dropped."""
     node_position: int = 0
     """Records read as sync points, by NodeReducer."""
-    looks: int = 0
-    """Looks at the traffic that were reported."""
+    reports: int = 0
+    """Reports of the traffic."""
     traffic: dict[int, Traffic] = {}
-    """What the intervals communicated, by class id; empty once it is over."""
+    """Traffic of intervals by class id; empty once it is reported for the last time."""
     iteration_position: int = 0
     """Iterations read as intervals."""
     iteration_index: int = -1
     recalled: int = 0
-    """Iterations that are known of calls only, less those of the ring that do not count."""
+    """Iterations reconstructed from the trace of calls."""
     node_iteration: int = 0
     """Iterations read by IterationReducer."""
     launch: int = -1
     """As of the ring."""
     counted: int = 0
     """Intervals in `traffic`."""
-    due: list[Look] = []
-    """Looks that are to be reported."""
+    due: list[TrafficReport] = []
+    """Reports that are due."""
     traffic_over: bool = False
     """Whether nothing more is to be reported of the traffic."""
     absorbed: int = 0
     """Collectives that are no ends of intervals, as there are many iterations between them."""
-
-    def __post_init__(self) -> None:
-        # Of an earlier version, which did not count them: how many intervals have communicated so much is not known.
-        if (self.looks or self.traffic) and not self.counted:
-            self.traffic, self.traffic_over = {}, True
 
 
 def class_id(before: str, at: str) -> int:
@@ -85,26 +88,17 @@ def _name(ring: Ring, site: int) -> str:
     return f"{ring.site(site & SITE)} (iteration, {site // ITERATION})" if site & ~SITE else ring.site(site)
 
 
-class ClassIds:
-    """The class ids of pairs of call sites in one ring, which are looked up once."""
+class ClassIds(dict[int, int]):
+    """Class ids by pairs of call sites in one ring: the site before times 2^32, plus the later one."""
 
     def __init__(self, ring: Ring) -> None:
+        super().__init__()
         self._ring = ring
-        self._known: dict[tuple[int, int], int] = {}
 
-    def of(
-        self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
-    ) -> tuple[np.ndarray[Any, Any], dict[tuple[int, int], int]]:
-        """The ids of (n,) intervals between sites, and of pairs not seen before the position of the first."""
-        pairs, first, inverse = np.unique((before << 32) | at, return_index=True, return_inverse=True)
-        ids, fresh = np.empty(len(pairs), np.uint64), {}
-        for number, (pair, example) in enumerate(zip(pairs.tolist(), first.tolist(), strict=True)):
-            key = (pair >> 32, pair & 0xFFFFFFFF)
-            if key not in self._known:
-                self._known[key] = class_id(_name(self._ring, key[0]), _name(self._ring, key[1]))
-                fresh[key] = example
-            ids[number] = self._known[key]
-        return ids[inverse], fresh
+    def __missing__(self, pair: int) -> int:
+        before, at = pair >> 32, pair & 0xFFFFFFFF
+        self[pair] = found = class_id(_name(self._ring, before), _name(self._ring, at))
+        return found
 
 
 class IntervalReader:
@@ -114,14 +108,9 @@ class IntervalReader:
         self.ring = ring
         self.cursor = cursor
         self._classes = ClassIds(ring)
-        self.passes: Passes | None = None
-        """Of the program's loop; None if another sidecar has read its begin."""
-        self._around: Passes | None = None
-        """The same of collectives, once some of them were no ends of intervals, and the end of the last of these."""
-        self._around_ns = 0
+        self._next = NextIntervals(ring)
         if not (cursor.position or cursor.iteration_position or cursor.recalled):
             cursor.last_exit_ns = ring.started_ns
-            self.passes = Passes()
 
     @property
     def seen(self) -> int:
@@ -143,7 +132,7 @@ class IntervalReader:
     @property
     def ended_at(self) -> float:
         """End of the last interval that was read, in Unix seconds; of MPI_Init before the first."""
-        return self.unix(self.cursor.last_exit_ns)
+        return float(self.unix(self.cursor.last_exit_ns))
 
     @property
     def moved_at(self) -> float:
@@ -154,111 +143,55 @@ class IntervalReader:
             ends.append(int(ring.iterations(ring.iteration_head - 1, ring.iteration_head)[0]["exit_ns"]))
         if ring.head > cursor.position:
             ends.append(int(ring.records(ring.head - 1, ring.head)[0]["exit_ns"]))
-        return self.unix(max(ends))
+        return float(self.unix(max(ends)))
 
-    def unix(self, ns: int) -> float:
-        """Unix seconds of an instant by the ring's clock."""
-        return (ns + self._offset_ns) * 1e-9
-
-    def pass_over(self, until: int) -> None:
-        """Count no iteration before number `until` that was not read."""
-        cursor = self.cursor
-        if until > cursor.iteration_position:
-            index = int(self.ring.iterations(until - 1, until)[0]["index"])
-            cursor.recalled -= index - cursor.iteration_index
-            cursor.iteration_position, cursor.iteration_index = until, index
-
-    def loops(self, checked: int) -> list[int]:
-        """Passes of the program's loops; none if not known. checked: iterations of which only some end an interval."""
-        return self.passes.numbers(self._around, checked) if self.passes is not None else []
-
-    def _count_around(self, collectives: Records, *, absorbs: bool) -> None:
-        """Count collectives of the loop around the iterations between them."""
-        if self._around is None and absorbs and self.passes is not None:
-            self._around, self._around_ns = copy.deepcopy(self.passes), self.cursor.last_exit_ns
-        if self._around is not None and len(collectives):
-            ends = collectives["exit_ns"].astype(np.int64)
-            seconds = np.diff(ends, prepend=self._around_ns) * 1e-9
-            self._around.add(collectives, np.zeros(len(ends), bool), seconds)
-            self._around_ns = int(ends[-1])
-
-    @property
-    def _offset_ns(self) -> int:
-        return self.ring.started_unix_ns - self.ring.started_ns
+    def unix(self, ns: Any) -> Any:
+        """Unix seconds of an instant by the ring's clock, or of an array of them."""
+        return (ns + (self.ring.started_unix_ns - self.ring.started_ns)) * 1e-9
 
     def read(
         self,
         recalled: Records | None = None,
         iterations: int | None = None,
         *,
-        holds: bool = False,
+        defers: bool = False,
         absorbs: bool = False,
         final: bool = True,
     ) -> tuple[Intervals | None, dict[str, Any]]:
         """The next intervals, None if there are no records, and classes not seen before as columns of `sites`.
 
         Both may be empty. recalled: iterations before the first one that was not read. iterations: those of the ring
-        that may be read, None for all. holds: no collective may be read. absorbs: those between iterations are no ends
+        that may be read, None for all. defers: no collective may be read. absorbs: those between iterations are no ends
         of intervals. final: those after the last iteration are. Advances the cursor. Raises RingError if the ring is
         inconsistent.
         """
-        cursor = self.cursor
-        recalled = np.empty(0, RECORD) if recalled is None else recalled
-        records, is_iteration, counts = self._merge(recalled, iterations, holds=holds)
-        kept = np.ones(len(records), bool)
-        if absorbs and len(records):
-            unread = self._readable(iterations) - cursor.iteration_position - (int(is_iteration.sum()) - len(recalled))
-            kept, read = _absorb(is_iteration, goes_on=bool(cursor.last_site & ~SITE), more=unread > 0, final=final)
-            records, is_iteration, counts, kept = records[:read], is_iteration[:read], counts[:read], kept[:read]
-        if not len(records):
+        cursor, now = self.cursor, self._next.now
+        recalled = np.empty(0, RECORD) if recalled is None else np.sort(recalled, order="exit_ns", kind="stable")
+        self._read_next(recalled, iterations, defers=defers, absorbs=absorbs, final=final)
+        if not now.length:
             return None, {}
-        collectives = np.maximum.accumulate(np.where(is_iteration, cursor.last_index, counts))
-        others = np.maximum.accumulate(np.where(is_iteration, counts, cursor.iteration_index + cursor.recalled))
-        index = collectives + others + 1 - cursor.absorbed - np.cumsum(~kept)
-        follows = _follows(counts, is_iteration, (cursor.last_index, cursor.iteration_index + cursor.recalled))
-        cursor.position += int((~is_iteration).sum())
-        cursor.iteration_position += int(is_iteration.sum()) - len(recalled)
-        cursor.last_index = int(collectives[-1])
-        cursor.absorbed += int((~kept).sum())
-        last = int(others[-1])
-        self._count_around(records[~is_iteration], absorbs=absorbs)
-        records, is_iteration, counts, index = records[kept], is_iteration[kept], counts[kept], index[kept]
-        if not len(records):
-            return None, {}
-        exits = records["exit_ns"].astype(np.int64)
-        sites = records["site"].astype(np.int64) + np.where(
-            is_iteration, ITERATION * records["flags"].astype(np.int64), 0
-        )
-        # An interval timed by the application has its own start; a collective's starts at the end of the previous one.
-        own = records["op"] == INTERVAL
-        starts = np.where(own, records["enter_ns"].astype(np.int64), np.append(cursor.last_exit_ns, exits[:-1]))
-        before = np.where(own, sites, np.append(cursor.last_site, sites[:-1]))
-        # The latter start is known only if the previous one was recorded.
-        known = own | follows[kept]
-        if (starts > exits)[known].any():
-            raise RingError(f"ring {self.ring.path}: an interval ends before it begins, expected ascending times")
-        classes, fresh = self._classify(before[known], sites[known], records["op"][known])
-        ended_at = (exits[known] + self._offset_ns) * 1e-9
-        if self.passes is not None:
-            self.passes.add(records, is_iteration, np.where(known, exits - starts, 0) * 1e-9)
-        intervals = Intervals(classes, index[known], (exits - starts)[known] * 1e-9, ended_at)
-        if not cursor.traffic_over:
-            # What was sent in iterations that are recalled is not known: the first record after them has all of it.
-            first = cursor.iteration_index + cursor.recalled + len(recalled) + bool(len(recalled))
-            counted = ~is_iteration | (counts > first)
-            self._count(classes[counted[known]], records[known & counted])
+        # What was sent in iterations that are recalled is not known: the first record after them has all of it.
+        first = cursor.iteration_index + cursor.recalled + len(recalled) + bool(len(recalled))
+        cursor.position, cursor.iteration_position = now.position, now.iteration_position
+        to, place = self._next.to, self._next.to["place"][: now.count]
+        classes, fresh = self._classify()
+        if not cursor.traffic_over and now.count:
+            counted = ~to["is_iteration"][place] | (to["numbers"][place] > first)
+            self._count(classes[counted], to["records"][place[counted]])
         cursor.recalled += len(recalled)
-        cursor.iteration_index = last - cursor.recalled
-        cursor.last_exit_ns, cursor.last_site = int(exits[-1]), int(sites[-1])
-        cursor.rows += int(known.sum())
-        cursor.lost += int((~known).sum())
-        return intervals, fresh
+        cursor.last_exit_ns, cursor.last_site = now.last_exit, now.last_site
+        cursor.last_index, cursor.absorbed = now.last_collective, now.absorbed
+        cursor.iteration_index = now.last_iteration - cursor.recalled
+        cursor.rows += now.count
+        cursor.lost += now.lost
+        if not now.kept:
+            return None, {}
+        index, seconds, ended = (to[name][: now.count].copy() for name in ("index", "seconds", "ended"))
+        return Intervals(classes, index, seconds, self.unix(ended)), fresh
 
-    def _merge(self, recalled: Records, limit: int | None, *, holds: bool) -> tuple[Records, Flags, Times]:
-        """Collectives and iterations in the order of their ends, which are iterations, and the number of each."""
+    def _read_next(self, recalled: Records, limit: int | None, *, defers: bool, absorbs: bool, final: bool) -> None:
         ring, cursor = self.ring, self.cursor
-        seen = ring.iteration_head
-        head = ring.head
+        seen, head = ring.iteration_head, ring.head
         if cursor.position > head or cursor.iteration_position > seen:
             expected = max(cursor.position, cursor.iteration_position)
             raise RingError(f"ring {ring.path}: head is {min(head, seen)}, expected at least {expected}")
@@ -269,52 +202,26 @@ class IntervalReader:
         if cursor.iteration_position < (tail := ring.iteration_tail):
             cursor.lost += tail - cursor.iteration_position
             cursor.iteration_position = tail
-        stop = cursor.position if holds else min(head, cursor.position + BATCH)
-        stop_iterations = max(min(self._readable(limit), cursor.iteration_position + BATCH), 0)
-        records = ring.records(cursor.position, stop)
-        iterations = ring.iterations(cursor.iteration_position, stop_iterations)
-        if len(recalled) or ring.iteration_head:
-            # What is not read yet comes later.
-            later = [
-                int(one[0]["exit_ns"])
-                for one in (ring.records(stop, min(stop + 1, head)), self._next_iteration(stop_iterations))
-                if len(one)
-            ]
-            if later:
-                records = records[records["exit_ns"] <= min(later)]
-                iterations = iterations[iterations["exit_ns"] <= min(later)]
-        if not len(iterations) and not len(recalled):
-            return records, np.zeros(len(records), bool), records["index"].astype(np.int64)
-        numbers = iterations["index"].astype(np.int64) + cursor.recalled + len(recalled)
-        counts = np.concatenate(
-            [
-                records["index"].astype(np.int64),
-                cursor.iteration_index + cursor.recalled + 1 + np.arange(len(recalled)),
-                numbers,
-            ]
-        )
-        both = np.concatenate([records, recalled, iterations])
-        order = np.argsort(both["exit_ns"], kind="stable")
-        is_iteration = np.arange(len(both)) >= len(records)
-        return both[order], is_iteration[order], counts[order]
-
-    def _readable(self, limit: int | None) -> int:
-        return self.ring.iteration_head if limit is None else limit
-
-    def _next_iteration(self, position: int) -> Records:
-        return self.ring.iterations(position, min(position + 1, self.ring.iteration_head))
+        limit = seen if limit is None else limit
+        at, of = cursor.position, cursor.iteration_position
+        stops = {"stop": at if defers else min(head, at + BATCH), "iteration_stop": max(min(limit, of + BATCH), 0)}
+        until = stops | {"head": head, "iteration_head": seen, "iteration_limit": limit, "is_final": final}
+        last = {"last_exit": cursor.last_exit_ns, "last_site": cursor.last_site, "last_collective": cursor.last_index}
+        last |= {"last_iteration": cursor.iteration_index + cursor.recalled, "absorbed": cursor.absorbed}
+        begin = {"position": at, "iteration_position": of, "recalled_before": cursor.recalled, "absorbs": absorbs}
+        self._next.next(recalled, **begin, **until, **last)
 
     def _count(self, classes: npt.NDArray[np.uint64], records: Records) -> None:
-        """Add intervals to the traffic, with a look where it is due."""
+        """Add intervals to the traffic, with a report where it is due."""
         cursor, start = self.cursor, 0
         while start < len(classes):
-            look = next_look(cursor.counted)
-            part = slice(start, start + look - cursor.counted)
+            report = next_report(cursor.counted)
+            part = slice(start, start + report - cursor.counted)
             add(cursor.traffic, classes[part], records[part])
             cursor.counted, start = cursor.counted + len(classes[part]), part.stop
-            if cursor.counted == look:
+            if cursor.counted == report:
                 end_ns = int(records[part]["exit_ns"][-1])
-                cursor.due.append(look_of(cursor.traffic, look, self._elapsed(end_ns), self.unix(end_ns)))
+                cursor.due.append(report_of(cursor.traffic, report, self._elapsed(end_ns), self.unix(end_ns)))
 
     def _elapsed(self, now_ns: int) -> float:
         return (now_ns - self.ring.started_ns) * 1e-9
@@ -328,24 +235,26 @@ class IntervalReader:
             return None
         found, cursor.due = cursor.due, []
         if final and cursor.traffic:
-            found += [look_of(cursor.traffic, 0, elapsed, self.ended_at)]
-        cursor.looks += len(found)
-        cursor.traffic_over = final or (elapsed >= LAST_SECONDS and cursor.looks > 0)
+            found += [report_of(cursor.traffic, 0, elapsed, self.ended_at)]
+        cursor.reports += len(found)
+        cursor.traffic_over = final or (elapsed >= LAST_SECONDS and cursor.reports > 0)
         if cursor.traffic_over:
             cursor.traffic = {}
         return rows(found) if found else None
 
-    def _classify(
-        self, before: np.ndarray[Any, Any], at: np.ndarray[Any, Any], operation: np.ndarray[Any, Any]
-    ) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-        ids, first = self._classes.of(before, at)
-        fresh: dict[str, Any] = {"class_id": [], "before": [], "at": [], "operation": []}
-        for (earlier, later), example in first.items():
-            fresh["class_id"].append(int(ids[example]))
-            fresh["before"].append(self._named(earlier & SITE))
-            fresh["at"].append(self._named(later & SITE))
-            fresh["operation"].append(OPERATIONS.get(int(operation[example]), "other"))
-        return ids, (fresh if first else {})
+    def _classify(self) -> tuple[npt.NDArray[np.uint64], dict[str, Any]]:
+        """The classes of the intervals that were read, and those that are new as columns of `sites`."""
+        now, to, ids, fresh = self._next.now, self._next.to, [], []
+        for pair, example in zip(*(to[name][: now.pair_count].tolist() for name in ("pairs", "first")), strict=True):
+            is_new = pair not in self._classes
+            ids.append(self._classes[pair])
+            if is_new:
+                before, at = self._named(pair >> 32 & SITE), self._named(pair & SITE)
+                operation = int(to["records"]["op"][to["place"][example]])
+                fresh.append((ids[-1], before, at, OPERATIONS.get(operation, "other")))
+        names = ("class_id", "from_site", "to_site", "operation")
+        columns = {name: list(column) for name, column in zip(names, zip(*fresh, strict=True), strict=False)}
+        return np.array(ids, np.uint64)[to["pair"][: now.count]], columns
 
     def _named(self, site: int) -> str:
         """The site with function names in place of offsets, if the modules have symbols."""
@@ -355,25 +264,6 @@ class IntervalReader:
         frames = self.ring.frames(site)
         if any(at == NAMED for _, at in frames):
             return name
-        return " < ".join(symbol(path, at) or f"{Path(path).name}+{at:#x}" for path, at in frames)
-
-
-def _absorb(is_iteration: Flags, *, goes_on: bool, more: bool, final: bool) -> tuple[Flags, int]:
-    """Which records are ends of intervals, if no collective between iterations is one, and how many may be read.
-
-    goes_on: the record before is an iteration. more: an iteration follows. final: none will follow; else a collective
-    after the last one is read with the next.
-    """
-    number, at = len(is_iteration), np.flatnonzero(is_iteration)
-    first = 0 if goes_on else int(at[0]) if len(at) else number
-    last = number if more else int(at[-1]) + 1 if len(at) else 0
-    places = np.arange(number)
-    return is_iteration | (places < first) | (places >= last), number if final else max(first, last)
-
-
-def _follows(counts: Times, is_iteration: Flags, last: tuple[int, int]) -> Flags:
-    """Whether each record is the next one of its kind. last: numbers before the first collective and iteration."""
-    found = np.zeros(len(counts), bool)
-    for kind, number in zip((~is_iteration, is_iteration), last, strict=True):
-        found[kind] = np.diff(counts[kind], prepend=number) == 1
-    return found
+        names = [symbol(path, at) or f"{Path(path).name}+{at:#x}" for path, at in frames]
+        # Callers in the interpreter are those of all that it runs.
+        return " < ".join([names[0], *(name for name in names[1:] if not name.startswith(("Py", "_Py")))])

@@ -1,12 +1,11 @@
 """Statistics of the iterations of the ranks of one world on this node, over ranges of time: rows of `node_blocks`.
 
-Iterations have no number that ranks agree on. Ranks that exchange messages make as many of them in any seconds, so they
-are compared over the same seconds: a range is 2^m ticks (TICK_US) of Unix time from a multiple of 2^m on. Ranges of
-nodes nest for any m, as blocks of sync points do. What a range's edges cut off is one iteration of many.
+Ranks that exchange messages make as many iterations in any seconds, so they are compared over the same seconds: a range
+is 2^m ticks (TICK_US) of Unix time from a multiple of 2^m on. Ranges of nodes nest for any m, as blocks of sync points
+do.
 
-Ranks that make fewer or more iterations than most, with another anchor, have a loop of their own: a master, or ranks
-that do other work. They are not compared. Workers that are given tasks have the same anchor, and are compared by what
-they do in one.
+Ranks that make fewer or more iterations than most, with another anchor, are not compared: a master, or ranks that do
+other work. Workers that are given tasks have the same anchor, and are compared by a task.
 """
 
 from __future__ import annotations
@@ -18,20 +17,23 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.loops.median import median
 from barograph_agent.protocol.tables import ITERATIONS
-from barograph_agent.reduce.ranks import BLOCK_SECONDS, Member
+from barograph_agent.reduce.ranks import Member
 from barograph_agent.ring.reader import Records
 
 TICK_US: Final = 16
-"""Microseconds: a day's numbers fit into the log."""
+"""Length of a tick in microseconds: numbers of a day's ticks fit into the log."""
+RANGE_SECONDS: Final = 2.0
+"""Length of a range, as of a block of sync points."""
 MIN_COUNT: Final = 8
-"""Iterations in a range, where they are long."""
+"""Iterations in a range of long ones."""
 GRACE_SECONDS: Final = 2.0
-"""How much longer than one rank has been seen the end of a range may be missing in another."""
+"""Time for which the last iteration of a range is awaited from the other ranks."""
 ALIKE: Final = 0.1
-"""Ranks are alike if their numbers of iterations differ by this share, or by one, at most."""
+"""Share, or one, by which numbers of iterations of like ranks differ at most."""
 MAX_RATIO: Final = 4.0
-"""The same as a ratio where they have the same anchor: a worker whose tasks take longer is given fewer."""
+"""Ratio of these numbers of ranks with the same anchor: a worker whose tasks take longer is given fewer."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,7 +47,7 @@ class IterationReducer:
         self._count = self._until = 0
         self._limits: Mapping[Path, int] = {}
 
-    def take_count(self) -> int:
+    def pop_count(self) -> int:
         """Iterations of a rank since the last call."""
         found, self._count = self._count, 0
         return found
@@ -104,7 +106,7 @@ class IterationReducer:
             return None
         count, own, wait = np.array(sums).T
         alike = _alike(count, anchors)
-        typical = float(np.median(count[alike]))
+        typical = median(count[alike])
         self._count += round(typical)
         ranks = [rank for rank, one in zip(ranks, alike.tolist(), strict=True) if one]
         # As if each had made as many.
@@ -144,7 +146,7 @@ def _length(count: int, ticks: int, members: list[Member]) -> int:
     """A power of two: some seconds, or more for MIN_COUNT iterations, but no more than fit into a quarter of a ring."""
     each = max(ticks / count, 1.0)
     most = min(member.ring.iteration_capacity for member in members) / 4 * each
-    wanted = min(max(BLOCK_SECONDS * 1e6 / TICK_US, MIN_COUNT * each), most)
+    wanted = min(max(RANGE_SECONDS * 1e6 / TICK_US, MIN_COUNT * each), most)
     return 1 << max(int(wanted).bit_length() - 1, 0)
 
 

@@ -10,140 +10,87 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-MAX_CLASSES: Final = 64
-"""Classes that are summed, the first ones of a run."""
+if TYPE_CHECKING:
+    from barograph_agent.reduce.library import Block
+
 MAX_ROWS: Final = 16
 """Classes that are reported, those with most time of the ranks."""
 MIN_SHARE: Final = 0.002
 """Share of that time from which a class is reported."""
-MAX_SAMPLED: Final = 4096
-"""Values of own work per class and block whose distribution is recorded; of more, evenly spaced ones."""
 PER_DECADE: Final = 6
 SMALLEST: Final = 1e-3
 """Absolute deviation, as a share of the mean, below which all are in one bin."""
 DECADES: Final = 5
 BINS: Final = 2 * PER_DECADE * DECADES + 1
+EDGES: Final = 10 ** (np.arange(PER_DECADE * DECADES) / PER_DECADE)
+"""Lower ends of the bins in one direction, over SMALLEST."""
 
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 
-class PhaseSums:
-    """Sums by class. `add` is called for consecutive ranges of sync points of the same ranks."""
+def pop_phases(block: Block, world: int, class_of: Callable[[int], int]) -> dict[str, Any] | None:
+    """The columns of `phases` without job, host and time, once; None if there is nothing to report.
 
-    def __init__(self, world: int, ranks: int) -> None:
-        self._world = world
-        self._ranks = ranks
-        self._classes: dict[int, _Class] = {}
-
-    def add(self, classes: npt.NDArray[np.uint64], times: Integers, sent: Integers) -> None:
-        """Add sync points that all ranks have.
-
-        classes: (n,) ids. times: (ranks, 4, n), enter, exit, gap and time in point-to-point calls, nanoseconds. sent:
-        (3, n), bytes of the collective in the lowest rank, 0 where unknown; messages of all ranks, and their bytes.
-        """
-        ids, inverse = np.unique(classes, return_inverse=True)
-        for number, class_id in enumerate(ids.tolist()):
-            if class_id not in self._classes:
-                if len(self._classes) >= MAX_CLASSES:
-                    continue
-                self._classes[class_id] = _Class(self._ranks)
-            chosen = inverse == number
-            whole = len(ids) == 1
-            self._classes[class_id].add(times if whole else times[:, :, chosen], sent if whole else sent[:, chosen])
-
-    def take(self) -> dict[str, Any] | None:
-        """The columns of `phases` without job, host and time, and start again; None if there is nothing to report."""
-        found, self._classes = self._classes, {}
-        total = sum(one.seconds for one in found.values())
-        most = sorted(found, key=lambda class_id: (-found[class_id].seconds, class_id))[:MAX_ROWS]
-        busiest = int(sum((one.own for one in found.values()), np.zeros(self._ranks)).argmax())
-        chosen = [class_id for class_id in most if found[class_id].seconds > MIN_SHARE * total]
-        rows = [(class_id, found[class_id].row(busiest)) for class_id in chosen]
-        if not rows:
-            return None
-        columns: dict[str, Any] = {name: [row[name] for _, row in rows] for name in rows[0][1]}
-        return {"world": self._world, "ranks": self._ranks, "class_id": [class_id for class_id, _ in rows]} | columns
+    class_of: the id of the class of each pair of call sites.
+    """
+    found: dict[int, np.void] = {}
+    for number, pair in enumerate(block.pairs):
+        sums, class_id = block.classes[number], class_of(pair)
+        if class_id in found:
+            for name in sums.dtype.names or ():
+                found[class_id][name] += sums[name]
+        elif sums["count"][0]:
+            found[class_id] = sums.copy()
+    block.classes[:] = 0
+    ranks = block.classes["own"].shape[1]
+    seconds = {class_id: _seconds(sums) for class_id, sums in found.items()}
+    busiest = int(sum((sums["own"] for sums in found.values()), np.zeros(ranks)).argmax())
+    most = sorted(found, key=lambda class_id: (-seconds[class_id], class_id))[:MAX_ROWS]
+    chosen = [class_id for class_id in most if seconds[class_id] > MIN_SHARE * sum(seconds.values())]
+    if not chosen:
+        return None
+    rows = [_row(found[class_id], busiest) for class_id in chosen]
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+    return {"world": world, "ranks": ranks, "class_id": chosen} | columns
 
 
-class _Class:
-    """Sums of one class. Times are nanoseconds."""
+def _seconds(sums: np.void) -> float:
+    """Time of all ranks in intervals of a class."""
+    return float(sums["own"].sum() + sums["times"][3] + sums["times"][4]) * 1e-9
 
-    def __init__(self, ranks: int) -> None:
-        self._count = 0
-        self._own: Floats = np.zeros(ranks)
-        self._sums: Floats = np.zeros(5)
-        self._sent: Floats = np.zeros(3)
-        self._bin_counts: Floats = np.zeros(BINS)
-        self._bin_sums: Floats = np.zeros(BINS)
 
-    @property
-    def own(self) -> Floats:
-        """Own work of each rank."""
-        return self._own
-
-    @property
-    def seconds(self) -> float:
-        """Time of all ranks in intervals of this class."""
-        return float(self._own.sum() + self._sums[3] + self._sums[4]) * 1e-9
-
-    def add(self, times: Integers, sent: Integers) -> None:
-        """As PhaseSums.add, of one class."""
-        enter, exits, gap, p2p = times.swapaxes(0, 1)
-        own, wait = gap - p2p, exits - enter
-        self._count += own.shape[1]
-        self._own += own.sum(axis=1)
-        slowest = own.max(axis=0)
-        self._sums += [slowest.sum(), (gap.max(axis=0) - slowest).sum(), wait.min(axis=0).sum(), p2p.sum(), wait.sum()]
-        self._sent += sent.sum(axis=1)
-        self._record(own)
-
-    def _record(self, own: Integers) -> None:
-        """Add deviations from the means of ranks so far, as shares of the mean of all."""
-        means = self._own / self._count
-        mean = means.mean()
-        if mean <= 0:
-            return
-        step = -(-own.size // MAX_SAMPLED)
-        chosen = np.arange(0, own.size, step)
-        rank, point = np.divmod(chosen, own.shape[1])
-        deviations = (own[rank, point] - means[rank]) / mean
-        # Each sample stands for `step` values.
-        bins = deviation_bins(deviations)
-        self._bin_counts += step * np.bincount(bins, minlength=BINS)
-        self._bin_sums += step * np.bincount(bins, deviations, BINS)
-
-    def row(self, busiest: int) -> dict[str, Any]:
-        """The columns of a row but its keys. busiest: the place of the rank with most own work in all classes."""
-        ranks = self._own.size
-        means = self._own / self._count * 1e-9
-        slowest, exchange, least_wait, p2p, wait = (self._sums * 1e-9).tolist()
-        size, messages, message_bytes = self._sent.tolist()
-        filled = self._bin_counts > 0
-        counts = self._bin_counts[filled]
-        deviations = self._bin_sums[filled] / counts
-        order = np.argsort(deviations, kind="stable")
-        return {
-            "count": self._count,
-            "own_seconds": float(self._own.sum()) * 1e-9,
-            "p2p_seconds": max(p2p, 0.0),
-            "wait_seconds": max(wait, 0.0),
-            "slowest_seconds": slowest,
-            "exchange_seconds": max(exchange, 0.0),
-            "least_wait_seconds": max(least_wait, 0.0),
-            "rank_deviation_seconds": float(means.std(ddof=1)) if ranks > 1 else math.nan,
-            "bytes": int(size),
-            "messages": int(messages),
-            "message_bytes": int(message_bytes),
-            "deviations": _numbers(deviations[order]),
-            "shares": _numbers((counts / counts.sum())[order]) if counts.size else "[]",
-            "busiest_seconds": max(float(self._own[busiest]) * 1e-9, 0.0),
-        }
+def _row(sums: np.void, busiest: int) -> dict[str, Any]:
+    """The columns of a row but its keys. busiest: the place of the rank with most own work in all classes."""
+    own, count = sums["own"] * 1e-9, int(sums["count"][0])
+    means = own / count
+    slowest, exchange, least_wait, p2p, wait = (sums["times"] * 1e-9).tolist()
+    size, messages, message_bytes = sums["sent"].tolist()
+    filled = sums["bin_counts"] > 0
+    counts = sums["bin_counts"][filled]
+    deviations = sums["bin_sums"][filled] / counts
+    order = np.argsort(deviations, kind="stable")
+    return {
+        "count": count,
+        "own_seconds": float(own.sum()),
+        "p2p_seconds": max(p2p, 0.0),
+        "wait_seconds": max(wait, 0.0),
+        "slowest_seconds": slowest,
+        "exchange_seconds": max(exchange, 0.0),
+        "least_wait_seconds": max(least_wait, 0.0),
+        "rank_deviation_seconds": float(means.std(ddof=1)) if own.size > 1 else math.nan,
+        "bytes": int(size),
+        "messages": int(messages),
+        "message_bytes": int(message_bytes),
+        "deviations": _numbers(deviations[order]),
+        "shares": _numbers((counts / counts.sum())[order]) if counts.size else "[]",
+        "busiest_seconds": max(float(own[busiest]), 0.0),
+    }
 
 
 def deviation_bins(deviations: Floats) -> npt.NDArray[np.int64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import queue
+import re
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.reduce.elf import SECTIONS, SEGMENTS, Read, parts
 from barograph_agent.system.disk import DISK
 from barograph_agent.system.threads import THREADS, Threads
 
@@ -28,21 +30,17 @@ MAX_TABLES: Final = 4
 LARGEST: Final = 64 * 2**20
 """Limit on the size of a symbol table with its names, in bytes. LAMMPS, 28,000 functions: 3 MB in 30 ms."""
 NAME_LIMIT: Final = 200
-_HEADER: Final = struct.Struct("<4s2B10xHHIQQQI6H")
 _LOAD: Final = 1
 _SYMTAB: Final = 2
 _DYNSYM: Final = 11
 _FUNCTIONS: Final = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-_SEGMENT: Final = np.dtype(
-    [("type", "<u4"), ("flags", "<u4"), ("offset", "<u8"), ("address", "<u8"), ("rest", "<u8", (4,))]
-)
-_SECTION: Final = np.dtype(
-    [("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"), ("size", "<u8"),
-     ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8")]
-)  # fmt: skip
 _SYMBOL: Final = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
+
+
+_CYTHON: Final = re.compile(rb"__pyx_p[wf]_(\d+\w+)")
+_PART: Final = re.compile(rb"\d+([A-Za-z]\w*?)(?=_\d|$)")  # after its length or number
 
 
 class SymbolTable(NamedTuple):
@@ -81,7 +79,7 @@ def read_table(module: str) -> SymbolTable | None:
     except (OSError, ValueError):
         return None
     try:
-        return _read(lambda at, size: os.pread(file, size, at))
+        return _read(lambda size, at: os.pread(file, size, at))
     except (OSError, ValueError, struct.error, IndexError, OverflowError):
         return None
     finally:
@@ -149,34 +147,21 @@ class SymbolTables:
 
 TABLES: Final = SymbolTables()
 
-_Bytes = Callable[[int, int], bytes]
-"""Reads at an offset so many bytes. Not a mapping: a file that is cut off meanwhile would be a SIGBUS."""
 
-
-def _read(data: _Bytes) -> SymbolTable | None:
-    header = data(0, _HEADER.size)
-    magic, bits, order, *_, segments_at, sections_at, _, _, _, segments, _, sections, _ = _HEADER.unpack(header)
-    if (magic, bits, order) != (b"\x7fELF", 2, 1):
+def _read(read: Read) -> SymbolTable | None:
+    form, segments = parts(read, SEGMENTS)
+    loads = [segment.other for segment in segments if segment.kind == _LOAD]
+    if form != "<Q" or not loads:
         return None
-    loads = np.frombuffer(data(segments_at, segments * _SEGMENT.itemsize), _SEGMENT)
-    loads = loads[loads["type"] == _LOAD]
-    if not len(loads):
-        return None
-    base = np.uint64(int(loads["address"].min()) & ~0xFFF)
-    heads = np.frombuffer(data(sections_at, sections * _SECTION.itemsize), _SECTION)
-    for kind in (_SYMTAB, _DYNSYM):
-        for head in heads[heads["type"] == kind]:
-            names = heads[int(head["link"])]
-            if int(head["size"]) + int(names["size"]) > LARGEST:
-                return None
-            table = _functions(_bytes(data, head), _bytes(data, names), base)
-            if len(table.starts):
-                return table
+    base, (_, heads) = np.uint64(min(loads) & ~0xFFF), parts(read, SECTIONS)
+    for head in (head for kind in (_SYMTAB, _DYNSYM) for head in heads if head.kind == kind):
+        names = heads[head.other]
+        if head.size + names.size > LARGEST:
+            return None
+        table = _functions(read(head.size, head.offset), read(names.size, names.offset), base)
+        if len(table.starts):
+            return table
     return None
-
-
-def _bytes(data: _Bytes, section: np.void) -> bytes:
-    return data(int(section["offset"]), int(section["size"]))
 
 
 def _functions(entries: bytes, text: bytes, base: np.uint64) -> SymbolTable:
@@ -189,7 +174,9 @@ def _functions(entries: bytes, text: bytes, base: np.uint64) -> SymbolTable:
 
 
 def demangle(name: bytes) -> str:
-    """A C++ name as in the source, demangled by the C++ library if installed; any other name unchanged."""
+    """A name of C++ or Cython as in the source, any other one unchanged. Those of C++ need its library."""
+    if found := _CYTHON.match(name):
+        return ".".join(part.decode(errors="replace") for part in _PART.findall(found[1]))
     if name.startswith(b"_Z") and (library := _cxx()) is not None:
         status = ctypes.c_int()
         memory = library.__cxa_demangle(name, None, None, ctypes.byref(status))

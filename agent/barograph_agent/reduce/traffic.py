@@ -1,4 +1,4 @@
-"""What intervals communicate: bytes of collectives, messages and their bytes, by class."""
+"""Traffic of intervals: bytes of collectives, messages and their bytes, by class."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy.typing as npt
 from barograph_agent.ring.reader import BYTES_UNKNOWN, STEP, Records
 
 FIRST_SECONDS, LAST_SECONDS = 3.0, 30.0
-"""Ages of a run between which what it communicates is reported, once at least: later if it is slow."""
-FIRST_LOOK: Final = 24
+"""Ages of a run between which its traffic is reported, at least once: later if it is slow."""
+FIRST_REPORT: Final = 24
 FACTOR: Final = 8
-"""What is reported is the total of so many intervals, and so many times that again and again: runs of the same work
-have communicated the same by then, whatever their speed."""
-CLASSES: Final = 256
-REPORTED: Final = 32
-"""Classes that are summed, the first; and of these reported, those with most intervals."""
+"""Totals are reported after 24, 192, 1536, ... intervals (24 x 8^n): the same for runs of the same work, whatever their
+speed."""
+MAX_CLASSES: Final = 256
+MAX_REPORTED: Final = 32
+"""Classes that are summed, the first of a run; and reported, those with most intervals."""
 
 
 class Traffic(msgspec.Struct, array_like=True):
@@ -43,7 +43,7 @@ def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: R
         for one in (known, records["messages"] * sent, records["message_bytes"] * sent)
     )
     for class_id, count, size, messages, message_bytes in zip(ids.tolist(), counts, *sums, strict=True):
-        if class_id not in traffic and len(traffic) >= CLASSES:
+        if class_id not in traffic and len(traffic) >= MAX_CLASSES:
             continue
         total = traffic.setdefault(class_id, Traffic())
         total.intervals += count
@@ -52,20 +52,20 @@ def add(traffic: dict[int, Traffic], classes: npt.NDArray[np.uint64], records: R
         total.message_bytes += int(message_bytes)
 
 
-def next_look(intervals: int) -> int:
-    """The number of intervals after which what a run communicates is reported next.
+def next_report(intervals: int) -> int:
+    """Number of intervals after which traffic is reported next.
 
-    >>> next_look(0), next_look(23), next_look(24), next_look(5000)
+    >>> next_report(0), next_report(23), next_report(24), next_report(5000)
     (24, 24, 192, 12288)
     """
-    look = FIRST_LOOK
-    while look <= intervals:
-        look *= FACTOR
-    return look
+    report = FIRST_REPORT
+    while report <= intervals:
+        report *= FACTOR
+    return report
 
 
-class Look(msgspec.Struct, array_like=True):
-    """What a run has communicated by class id after so many intervals, 0 if it has ended. at: Unix seconds."""
+class TrafficReport(msgspec.Struct, array_like=True):
+    """Traffic of a run by class id after so many intervals, 0 if it has ended. at: Unix seconds."""
 
     intervals: int
     elapsed_seconds: float
@@ -73,19 +73,19 @@ class Look(msgspec.Struct, array_like=True):
     traffic: dict[int, Traffic]
 
 
-def look_of(traffic: dict[int, Traffic], intervals: int, elapsed_seconds: float, at: float) -> Look:
+def report_of(traffic: dict[int, Traffic], intervals: int, elapsed_seconds: float, at: float) -> TrafficReport:
     """The classes with most intervals, as they are now."""
-    most = sorted(traffic, key=lambda class_id: (-traffic[class_id].intervals, class_id))[:REPORTED]
-    return Look(intervals, elapsed_seconds, at, {class_id: copy(traffic[class_id]) for class_id in most})
+    most = sorted(traffic, key=lambda class_id: (-traffic[class_id].intervals, class_id))[:MAX_REPORTED]
+    return TrafficReport(intervals, elapsed_seconds, at, {class_id: copy(traffic[class_id]) for class_id in most})
 
 
-def rows(looks: Sequence[Look]) -> dict[str, Any]:
+def rows(reports: Sequence[TrafficReport]) -> dict[str, Any]:
     """The columns of `signatures`, without the job."""
-    each = [(look, class_id, total) for look in looks for class_id, total in look.traffic.items()]
+    each = [(report, class_id, total) for report in reports for class_id, total in report.traffic.items()]
     found: dict[str, Any] = {"class_id": [class_id for _, class_id, _ in each]}
     for name in Traffic.__struct_fields__:
         found[name] = [getattr(total, name) for _, _, total in each]
-    found["elapsed_seconds"] = [look.elapsed_seconds for look, _, _ in each]
-    found["at"] = [look.at for look, _, _ in each]
-    found["look"] = [look.intervals for look, _, _ in each]
+    found["elapsed_seconds"] = [report.elapsed_seconds for report, _, _ in each]
+    found["time"] = [report.at for report, _, _ in each]
+    found["look"] = [report.intervals for report, _, _ in each]
     return found

@@ -28,24 +28,20 @@ class WorkerSums:
         self._world = world
         self._ranks = ranks
         self._sums: Integers = np.zeros((4, len(ranks)), np.int64)
-        """Own work, processor time, updates and waiting, in nanoseconds."""
         self._count = self._bytes = self._ended_ns = 0
         self._reported_ns = -1
 
-    def add(self, times: Integers, other: Integers, sizes: Integers) -> None:
-        """Add steps that all workers have.
+    def add(self, sums: Integers, count: int, exits_ns: tuple[int, int], size: int) -> None:
+        """Add `count` steps that all workers have.
 
-        times: (workers, 4, n), enter, exit, gap and time in other collectives. other: (workers, 2, n), processor time
-        and time of updates. Nanoseconds. sizes: (n,), bytes of the parameters.
+        sums: (4, workers), own work, processor time, updates and waiting, in nanoseconds. exits_ns: the ends of the
+        first and of the last one. size: bytes of the parameters.
         """
-        enter, exits, gap, elsewhere = times.swapaxes(0, 1)
-        used, updated = other.swapaxes(0, 1)
         if self._reported_ns < 0:
-            self._reported_ns = int(exits[0, 0])
-        self._sums += np.array([one.sum(axis=1) for one in (gap - elsewhere, used, updated, exits - enter)])
-        self._count += enter.shape[1]
-        self._bytes = int(sizes[-1])
-        self._ended_ns = int(exits[0].max())
+            self._reported_ns = exits_ns[0]
+        self._sums += sums
+        self._count += count
+        self._bytes, self._ended_ns = size, exits_ns[1]
 
     def take(self, ring: Ring) -> dict[str, Any] | None:
         """The columns of rows, a row for each worker, if they are due. ring: of one of them, whose clock is theirs."""

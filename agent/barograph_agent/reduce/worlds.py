@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from barograph_agent.reduce.intervals import Cursor
 from barograph_agent.ring.reader import LAUNCHES, Ring
-from barograph_agent.ring.writer import PREFIX
 
 JOIN_NS: Final = 30 * 10**9
 """Limit on the time between the returns of MPI_Init in ranks of one world."""
@@ -91,7 +90,7 @@ def claimed_in(directory: Path) -> set[int]:
 
 def is_of_application(name: str) -> bool:
     """Whether a ring of this name has a program's own intervals, which are no sync points of a world."""
-    return name.startswith(PREFIX)
+    return name.startswith("app-")
 
 
 def on_this_node(cursors: Mapping[str, Cursor], counted: Callable[[str, Cursor], tuple[int, int]]) -> dict[int, World]:

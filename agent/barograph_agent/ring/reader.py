@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -15,36 +17,36 @@ MAGIC: Final = b"BAROGRPH"
 VERSION: Final = 6
 HEADER_BYTES: Final = 4096
 CLOCKS: Final = {1: "CLOCK_MONOTONIC", 2: "CLOCK_MONOTONIC by the time stamp counter"}
+MAX_COUNT: Final = 2**48
+"""Of anything that a program does: sums over all ranks of a run are far below 2^63."""
+MAX_CALLS: Final = 2**20
+"""Of the table of calls, which is read as a whole; the shim's has 65,536."""
 LAUNCHES: Final = 1024
 """MPI launches of a run that have a number, as in the shim's `launch.h`."""
+LACKING: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of this process or node that say nothing about a ring."""
 RUNNING: Final = 1
 FINALIZED: Final = 2
 EXITED: Final = 256
 """Offset added to an exit status, so that 0 means none."""
 
+_FIELDS: Final = """
+magic S8 0, version <u4 8, header_bytes <u4 12, record_bytes <u4 16, capacity <u4 20, site_capacity <u4 24,
+module_capacity <u4 28, rank <i4 32, size <i4 36, pid <i4 40, clock <u4 44, started_ns <u8 48, started_unix_ns <u8 56,
+program S256 64, head <u8 320, dropped <u8 328, state <u4 336, sites <u4 340, modules <u4 344, exit <u4 348,
+exited_ns <u8 352, tail <u8 384, iteration_capacity <u4 392, call_capacity <u4 396, iteration_head <u8 448,
+iterations_dropped <u8 456, call_head <u8 464, compared <u8 472, wanted <u8 512, iteration_tail <u8 520,
+call_tail <u8 528, launch <u4 536, command_bytes <u4 540, command V3072 544
+"""
+_SPLIT: Final = [field.split() for field in _FIELDS.split(",")]
 HEADER: Final = np.dtype(
     {
-        "names": ["magic", "version", "header_bytes", "record_bytes", "capacity", "site_capacity", "module_capacity",
-                  "rank", "size", "pid", "clock", "started_ns", "started_unix_ns", "program",
-                  "head", "dropped", "state", "sites", "modules", "exit", "exited_ns",
-                  "tail", "iteration_capacity", "call_capacity",
-                  "iteration_head", "iterations_dropped", "call_head", "compared",
-                  "wanted", "iteration_tail", "call_tail", "launch"],
-        "formats": ["S8", "<u4", "<u4", "<u4", "<u4", "<u4", "<u4",
-                    "<i4", "<i4", "<i4", "<u4", "<u8", "<u8", "S256",
-                    "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<u8",
-                    "<u8", "<u4", "<u4",
-                    "<u8", "<u8", "<u8", "<u8",
-                    "<u8", "<u8", "<u8", "<u4"],
-        "offsets": [0, 8, 12, 16, 20, 24, 28,
-                    32, 36, 40, 44, 48, 56, 64,
-                    320, 328, 336, 340, 344, 348, 352,
-                    384, 392, 396,
-                    448, 456, 464, 472,
-                    512, 520, 528, 536],
+        "names": [name for name, _, _ in _SPLIT],
+        "formats": [kind for _, kind, _ in _SPLIT],
+        "offsets": [int(at) for _, _, at in _SPLIT],
         "itemsize": HEADER_BYTES,
     }
-)  # fmt: skip
+)
 MODULE: Final = np.dtype([("path", "S256")])
 FRAMES: Final = 3
 SITE: Final = np.dtype([("offset", "<u8", (FRAMES,)), ("module", "<u4", (FRAMES,)), ("frames", "<u4")])
@@ -52,11 +54,6 @@ RECORD: Final = np.dtype(
     [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("p2p_ns", "<u8"), ("bytes", "<u8"), ("index", "<u8"),
      ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("messages", "<u8"), ("message_bytes", "<u8")]
 )  # fmt: skip
-EARLIER_RECORD: Final = np.dtype(RECORD.descr[:8])
-"""Of version 4, which counted no messages."""
-FIRST_WITH_ITERATIONS: Final = 6
-RECORDS: Final = {VERSION: RECORD, 5: RECORD, 4: EARLIER_RECORD}
-"""Layout of a record by version of the ring, the newest first."""
 CALL: Final = np.dtype(
     [("exit_ns", "<u8"), ("site", "<u2"), ("op", "u1"), ("thread", "u1"), ("comm", "<u2"), ("detail", "<u2")]
 )
@@ -69,85 +66,33 @@ INTERVAL: Final = 1
 STEP: Final = 19
 """The operation of a step of a training: `messages` of its record is processor time of own work in nanoseconds,
 `message_bytes` the time in which parameters were updated, and `bytes` is of the parameters."""
+_RECORDED: Final = """
+Barrier Allreduce Allgather Allgatherv Alltoall Alltoallv Alltoallw Reduce_scatter Reduce_scatter_block Bcast Scatter
+"""
+_CALLED: Final = """
+Reduce Gather Send Bsend Rsend Ssend Recv Sendrecv Sendrecv_replace Probe Mprobe Mrecv Wait Waitall Waitany Waitsome
+Scan Exscan Gatherv Scatterv Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv
+Neighbor_alltoallw Isend Ibsend Irsend Issend Win_fence Win_complete Win_wait Win_lock Win_lock_all Win_unlock
+Win_unlock_all Win_flush Win_flush_all Win_start Win_post Win_flush_local Win_flush_local_all Win_test Test Testall
+Testany Testsome Iprobe Improbe File_read_all File_write_all File_read_at_all File_write_at_all File_read_ordered
+File_write_ordered File_read_all_end File_write_all_end File_read_at_all_end File_write_at_all_end
+File_read_ordered_end File_write_ordered_end File_sync
+"""
 OPERATIONS: Final = {
     INTERVAL: "Interval",
-    8: "Barrier",
-    9: "Allreduce",
-    10: "Allgather",
-    11: "Allgatherv",
-    12: "Alltoall",
-    13: "Alltoallv",
-    14: "Alltoallw",
-    15: "Reduce_scatter",
-    16: "Reduce_scatter_block",
-    17: "Bcast",
-    18: "Scatter",
+    **dict(enumerate(_RECORDED.split(), 8)),
     STEP: "Step",
-    32: "Reduce",
-    33: "Gather",
-    34: "Send",
-    35: "Bsend",
-    36: "Rsend",
-    37: "Ssend",
-    38: "Recv",
-    39: "Sendrecv",
-    40: "Sendrecv_replace",
-    41: "Probe",
-    42: "Mprobe",
-    43: "Mrecv",
-    44: "Wait",
-    45: "Waitall",
-    46: "Waitany",
-    47: "Waitsome",
-    48: "Scan",
-    49: "Exscan",
-    50: "Gatherv",
-    51: "Scatterv",
-    52: "Neighbor_allgather",
-    53: "Neighbor_allgatherv",
-    54: "Neighbor_alltoall",
-    55: "Neighbor_alltoallv",
-    56: "Neighbor_alltoallw",
-    57: "Isend",
-    58: "Ibsend",
-    59: "Irsend",
-    60: "Issend",
-    61: "Win_fence",
-    62: "Win_complete",
-    63: "Win_wait",
-    64: "Win_lock",
-    65: "Win_lock_all",
-    66: "Win_unlock",
-    67: "Win_unlock_all",
-    68: "Win_flush",
-    69: "Win_flush_all",
-    70: "Win_start",
-    71: "Win_post",
-    72: "Win_flush_local",
-    73: "Win_flush_local_all",
-    74: "Win_test",
-    75: "Test",
-    76: "Testall",
-    77: "Testany",
-    78: "Testsome",
-    79: "Iprobe",
-    80: "Improbe",
-    81: "File_read_all",
-    82: "File_write_all",
-    83: "File_read_at_all",
-    84: "File_write_at_all",
-    85: "File_read_ordered",
-    86: "File_write_ordered",
-    87: "File_read_all_end",
-    88: "File_write_all_end",
-    89: "File_read_at_all_end",
-    90: "File_write_at_all_end",
-    91: "File_read_ordered_end",
-    92: "File_write_ordered_end",
-    93: "File_sync",
+    **dict(enumerate(_CALLED.split(), 32)),
 }
+"""Names of `enum ring_op` by number: of records, and behind them of calls and anchors only."""
 
 Records = npt.NDArray[np.void]
+
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class Want(NamedTuple):
@@ -196,15 +141,19 @@ class Ring:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
+            if error.errno in LACKING:
+                raise
             raise RingError(f"ring {path}: {error.strerror}, expected a readable and writable file") from error
         try:
-            self._header_map = self._map()
+            self._check()
+            self._address = _map_header(self._file)
         except BaseException:
             os.close(self._file)
             raise
-        self._header: Any = np.frombuffer(self._header_map, dtype=HEADER)[0:1]
+        header = memoryview((ctypes.c_char * HEADER_BYTES).from_address(self._address)).cast("B")
+        self._header: Any = np.frombuffer(header, dtype=HEADER)[0:1]
         # Fast access to the fields that are read at every step.
-        self._words = memoryview(self._header_map).cast("Q")
+        self._words, self._halves = header.cast("Q"), header.cast("I")
 
     def __enter__(self) -> Self:
         return self
@@ -216,24 +165,30 @@ class Ring:
         """Close the file, which stays on disk."""
         self._header = None
         self._words.release()
-        self._header_map.close()
+        self._halves.release()
+        _LIBC.munmap(self._address, HEADER_BYTES)
         os.close(self._file)
 
-    def _map(self) -> mmap.mmap:
+    @property
+    def place(self) -> tuple[int, ...]:
+        """What C needs to read records: `struct member` of `agent/shim/reader/reader.h`. Valid until `close`."""
+        return self._address, self._records_at, self.capacity, self.started_ns, 0, 0, 0, self._file
+
+    @property
+    def iteration_place(self) -> dict[str, int]:
+        """The same of iterations."""
+        return {"iterations_at": self._iterations_at, "iteration_capacity": self.iteration_capacity}
+
+    def _check(self) -> None:
         size = os.fstat(self._file).st_size
         if size < HEADER_BYTES:
             raise RingError(f"ring {self.path}: {size} bytes, expected at least a header of {HEADER_BYTES}")
         header = np.frombuffer(os.pread(self._file, HEADER_BYTES, 0), dtype=HEADER)[0]
 
-        def expect(field: str, *values: object) -> None:
-            if (found := header[field].item()) not in values:
-                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {' or '.join(map(repr, values))}")
-
-        expect("magic", MAGIC)
-        expect("version", *RECORDS)
-        expect("header_bytes", HEADER_BYTES)
-        self._record = RECORDS[int(header["version"])]
-        expect("record_bytes", self._record.itemsize)
+        fixed = {"magic": MAGIC, "version": VERSION, "header_bytes": HEADER_BYTES, "record_bytes": RECORD.itemsize}
+        for field, value in fixed.items():
+            if (found := header[field].item()) != value:
+                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {value!r}")
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
             raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
@@ -251,6 +206,8 @@ class Ring:
         """Id of the process that writes the ring."""
         self.program = _text(header["program"])
         """Path of the executable."""
+        self.command = header["command"].tobytes()[: int(header["command_bytes"])]
+        """The command line when the shim was loaded, each word with a NUL behind it; empty if it is not known."""
         self.launch = int(header["launch"]) - 1 if int(header["launch"]) <= LAUNCHES else -1
         """Number of the MPI launch within the run, -1 if it is not known."""
         self.clock = CLOCKS[int(header["clock"])]
@@ -264,21 +221,17 @@ class Ring:
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
         self._records_at = self._sites_at + self._site_capacity * SITE.itemsize
         self.capacity = capacity
-        self._iterations_at = self._records_at + capacity * self._record.itemsize
-        self.iteration_capacity, self.call_capacity = 0, 0
-        if int(header["version"]) >= FIRST_WITH_ITERATIONS:
-            for field in ("iteration_capacity", "call_capacity"):
-                if (found := int(header[field])) & (found - 1):
-                    raise RingError(f"ring {self.path}: {field} is {found}, expected 0 or a power of two")
-            self.iteration_capacity, self.call_capacity = (
-                int(header["iteration_capacity"]),
-                int(header["call_capacity"]),
-            )
+        self._iterations_at = self._records_at + capacity * RECORD.itemsize
+        self.iteration_capacity, self.call_capacity = int(header["iteration_capacity"]), int(header["call_capacity"])
+        for field, found in (("iteration_capacity", self.iteration_capacity), ("call_capacity", self.call_capacity)):
+            if found & (found - 1):
+                raise RingError(f"ring {self.path}: {field} is {found}, expected 0 or a power of two")
+        if self.call_capacity > MAX_CALLS:
+            raise RingError(f"ring {self.path}: call_capacity is {self.call_capacity}, expected at most {MAX_CALLS}")
         self._calls_at = self._iterations_at + self.iteration_capacity * RECORD.itemsize
         whole = self._calls_at + self.call_capacity * CALL.itemsize
         if size < whole:
             raise RingError(f"ring {self.path}: {size} bytes, expected {whole} for {capacity} records")
-        return mmap.mmap(self._file, HEADER_BYTES)
 
     def _get(self, field: str) -> Any:
         return self._header[field][0]
@@ -286,12 +239,12 @@ class Ring:
     @property
     def dropped(self) -> int:
         """Collectives not recorded because the ring was full."""
-        return self._words[_DROPPED]
+        return min(self._words[_DROPPED], MAX_COUNT)
 
     @property
     def finalized(self) -> bool:
         """True once MPI_Finalize was called."""
-        return int(self._get("state")) == FINALIZED
+        return self._halves[_STATE] == FINALIZED
 
     @property
     def exit_status(self) -> int | None:
@@ -299,7 +252,7 @@ class Ring:
 
         Stays None if the process is ended by a signal or _exit().
         """
-        exited = int(self._get("exit"))
+        exited = self._halves[_EXIT]
         return exited - EXITED if EXITED <= exited < 2 * EXITED else None
 
     @property
@@ -316,14 +269,20 @@ class Ring:
     def head(self) -> int:
         """Records written so far. Raises RingError if head and tail are inconsistent."""
         tail, head = self._words[_TAIL], self._words[_HEAD]
-        if not tail <= head <= tail + self.capacity:
+        if not tail <= head <= min(tail + self.capacity, MAX_COUNT):
             raise RingError(f"ring {self.path}: head is {head}, expected {tail} to {tail + self.capacity}")
         return head
 
     def records(self, start: int, stop: int) -> Records:
         """A copy of records start..stop-1, which must lie between tail and head."""
-        records = self._wrapped(self._records_at, self.capacity, self._record, start, stop)
-        return records if self._record is RECORD else _with_messages(records)
+        return self._numbered(self._wrapped(self._records_at, self.capacity, RECORD, start, stop))
+
+    def _numbered(self, records: Records) -> Records:
+        """These records, whose values are those of a program. Raises RingError."""
+        # As signed numbers: -1 is BYTES_UNKNOWN.
+        if len(records) and (records["index"].max() > MAX_COUNT or records.view(np.int64).min() < -1):
+            raise RingError(f"ring {self.path}: a record has a value beyond {2**63}, or a number beyond {MAX_COUNT}")
+        return records
 
     def _wrapped(self, at: int, capacity: int, dtype: np.dtype[np.void], start: int, stop: int) -> Records:
         if start >= stop:
@@ -338,7 +297,7 @@ class Ring:
     @property
     def iterations_dropped(self) -> int:
         """Iterations not recorded because their table was full."""
-        return self._words[_ITERATIONS_DROPPED] if self.iteration_capacity else 0
+        return min(self._words[_ITERATIONS_DROPPED], MAX_COUNT) if self.iteration_capacity else 0
 
     @property
     def iteration_tail(self) -> int:
@@ -351,14 +310,14 @@ class Ring:
         if not self.iteration_capacity:
             return 0
         tail, head = self._words[_ITERATION_TAIL], self._words[_ITERATION_HEAD]
-        if not tail <= head <= tail + self.iteration_capacity:
+        if not tail <= head <= min(tail + self.iteration_capacity, MAX_COUNT):
             expected = f"{tail} to {tail + self.iteration_capacity}"
             raise RingError(f"ring {self.path}: iteration_head is {head}, expected {expected}")
         return head
 
     def iterations(self, start: int, stop: int) -> Records:
         """A copy of the records of iterations start..stop-1, which must lie between their tail and head."""
-        return self._wrapped(self._iterations_at, self.iteration_capacity, RECORD, start, stop)
+        return self._numbered(self._wrapped(self._iterations_at, self.iteration_capacity, RECORD, start, stop))
 
     def release_iterations(self, position: int) -> None:
         """Let the shim overwrite the records of every iteration before `position`."""
@@ -433,10 +392,12 @@ class Ring:
         return np.frombuffer(data, dtype=dtype)
 
 
-def _with_messages(records: Records) -> Records:
-    whole = np.zeros(len(records), RECORD)
-    whole[list(EARLIER_RECORD.names or ())] = records
-    return whole
+def _map_header(file: int) -> int:
+    """The address of the header. Not by `mmap`, which holds a second descriptor of each ring. Raises OSError."""
+    address = _LIBC.mmap(None, HEADER_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "the header of a ring cannot be mapped")
+    return int(address)
 
 
 def word(field: str) -> int:
@@ -449,6 +410,7 @@ _HEAD, _DROPPED, _TAIL = word("head"), word("dropped"), word("tail")
 _ITERATION_HEAD, _ITERATIONS_DROPPED = word("iteration_head"), word("iterations_dropped")
 _ITERATION_TAIL, _CALL_HEAD, _CALL_TAIL = word("iteration_tail"), word("call_head"), word("call_tail")
 _COMPARED, _WANTED = word("compared"), word("wanted")
+_STATE, _EXIT = (HEADER.fields[field][1] // 4 for field in ("state", "exit"))  # type: ignore[index]
 
 
 def _text(field: bytes) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.protocol.tables import ROWS_PER_SECOND
 from barograph_agent.settings import places
-from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoint, check_endpoints
+from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoints
 from barograph_agent.settings.setting import File, Form, Option, Section, Size, declared, path
 from barograph_agent.settings.sources import ConfigError, from_file, site_file
 
@@ -41,18 +41,11 @@ def rows(text: str) -> float:
     return figure
 
 
-CollectorAddress: TypeAlias = Annotated[
-    str,
-    Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", check_endpoint),
-    Option("the collector", variable="BAROGRAPH_COLLECTOR"),
-]
-"""A setting of clients that use one collector."""
 CollectorAddresses: TypeAlias = Annotated[
     str,
     Form("ENDPOINT[,...]", "tcp://HOST:PORT or ipc://PATH, or several with commas between", check_endpoints),
-    Option("the collector, or several, of which each job has one", variable="BAROGRAPH_COLLECTOR"),
+    Option("the collector, or that of each shard, of which each user has one", variable="BAROGRAPH_COLLECTOR"),
 ]
-"""The same of those that use several."""
 
 
 class AgentSettings(Section, frozen=True):
@@ -78,9 +71,7 @@ class AgentSettings(Section, frozen=True):
         Option("the key file, if the collector requires one; readable by all users of the node"),
     ] = None
     munge_socket: Annotated[
-        Path | None,
-        Form("SOCKET", "a path", path),
-        Option("the socket of the node's munged", otherwise="MUNGE's own"),
+        Path | None, Form("SOCKET", "a path", path), Option("the socket of the node's munged", otherwise="MUNGE's own")
     ] = None
     cluster: Annotated[
         str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from barograph_agent.system.network import is_listening
+from barograph_agent.system.disk import DISK
+from barograph_agent.system.listening import is_listening
 
 DEFAULT_ENDPOINT: Final = "tcp://127.0.0.1:7450"
 PAGE_OFFSET: Final = 4
@@ -91,12 +93,27 @@ def add_collector_option(parser: argparse.ArgumentParser, default: str | None, *
 
 def ring_root(environment: Mapping[str, str]) -> Path:
     """The directory of rings: in memory, one per user."""
-    return Path(environment.get("BAROGRAPH_RINGS") or f"/dev/shm/barograph-{os.getuid()}")
+    return Path(environment.get("BAROGRAPH_RINGS") or _user_directories(Path("/dev/shm"))[0])
 
 
 def spool_root(environment: Mapping[str, str]) -> Path:
     """The directory of spools: on a disk of this node (BAROGRAPH_SPOOL), never on a parallel file system."""
-    return Path(environment.get("BAROGRAPH_SPOOL") or f"/var/tmp/barograph-{os.getuid()}")
+    return spool_roots(environment)[0]
+
+
+def spool_roots(environment: Mapping[str, str]) -> list[Path]:
+    """Where spools of this user may be, the directory of new ones first."""
+    given = environment.get("BAROGRAPH_SPOOL")
+    return [Path(given)] if given else _user_directories(Path("/var/tmp"))
+
+
+def _user_directories(folder: Path) -> list[Path]:
+    """The user's in a folder that is open to all: barograph/UID if root has made it, barograph-UID."""
+    own, made = folder / f"barograph-{os.getuid()}", folder / "barograph" / str(os.getuid())
+    with contextlib.suppress(OSError):
+        if made.parent.lstat().st_uid == 0 and made.lstat().st_uid == os.getuid():
+            return [made, own]
+    return [own]
 
 
 def rules(environment: Mapping[str, str]) -> Path | None:
@@ -112,9 +129,5 @@ def private_directory(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise PermissionError(f"{path}: {error.strerror}, expected a directory that this user can write") from error
-    status = path.lstat()
-    if status.st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to uid {status.st_uid}, expected {os.getuid()}")
-    if not path.is_dir() or path.is_symlink():
-        raise PermissionError(f"{path} is not a directory, expected one of this user's")
+    DISK.check_own(path)
     return path

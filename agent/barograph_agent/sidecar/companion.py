@@ -16,7 +16,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -24,61 +23,23 @@ from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import places
 from barograph_agent.sidecar import earlier
-from barograph_agent.sidecar.main import Sidecar, orphans
-from barograph_agent.sidecar.plan import PLAN, RUN_VARIABLE, RunPlan, decode, load_plan, myself, save
-from barograph_agent.sidecar.program import Program
+from barograph_agent.sidecar.main import sidecar_of
+from barograph_agent.sidecar.orphans import adopt, orphans
+from barograph_agent.sidecar.plan import RUN_VARIABLE, RunPlan, decode, myself, save_begun
+from barograph_agent.sidecar.run import WatchedRun
+from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_agent.system.system import SYSTEM, System
 
-LINGER_SECONDS: Final = 1.0
-"""How long further ranks may follow after the last one has ended; the next program has a companion of its own, which
-continues the count of worlds."""
-MAX_INIT_SECONDS: Final = 3600.0
-"""Limit on the time until the first rank records."""
 
+def begin(rings: Path, given: RunPlan, spools: Path, host: str, system: System = SYSTEM) -> WatchedRun:
+    """The run on this node: that of a sidecar which has died, or a new one.
 
-class Companion(Sidecar[Program]):
-    """Watches the ranks of one run on this node until they have ended."""
-
-    def __init__(self, directory: Path, plan: RunPlan, system: System = SYSTEM) -> None:
-        """directory: of the spool, which has the plan."""
-        super().__init__(directory.parent, plan.collectors or plan.endpoint, plan.drain_seconds, system=system)
-        self._program = Program(directory, plan, system)
-        self.programs[directory] = self._program
-        self._began_at = system.clock.monotonic()
-        self._gone_at = float("inf")
-
-    def find(self) -> None:
-        """Add new rings; end the program once all ranks have ended and no other has followed."""
-        program, now = self._program, self._system.clock.monotonic()
-        if program.has_ended:
-            return
-        with contextlib.suppress(OSError):
-            count = program.count
-            program.find()
-            if program.count > count or not self._is_gone(now):
-                self._gone_at = float("inf")
-                return
-            self._gone_at = min(self._gone_at, now)
-            if now - self._gone_at >= LINGER_SECONDS:
-                program.end(self._system.clock.now())
-
-    def _is_gone(self, now: float) -> bool:
-        if self._program.count:
-            return self._program.is_gone
-        return now - self._began_at > MAX_INIT_SECONDS or not self._program.plan.command_lives(self._system.processes)
-
-
-def begin(rings: Path, given: RunPlan, spools: Path, host: str, system: System = SYSTEM) -> Path:
-    """The spool directory of a run on this node: that of an earlier sidecar which has died, or a new one.
-
-    given: the launcher's plan. Raises OSError.
+    given: the launcher's plan. Raises OSError and SpoolError.
     """
     launcher, born = myself(system.processes)
-    own = {"launcher": launcher, "launcher_born": born, "endpoint": given.endpoint}
     for directory, plan in orphans(spools, system).items():
         if plan.ring_directory == str(rings) and plan.is_companion:
-            save(directory, PLAN, msgspec.structs.replace(plan, **own), system.disk)
-            return directory
+            return adopt(directory, plan, system, endpoint=given.endpoint)
     unique = f"{host}-{secrets.token_hex(4)}"
     plan = msgspec.structs.replace(
         given,
@@ -90,40 +51,37 @@ def begin(rings: Path, given: RunPlan, spools: Path, host: str, system: System =
         is_companion=True,
         has_companions=False,
         earlier=earlier.load(rings, system.disk),
-        **own,
+        launcher=launcher,
+        launcher_born=born,
     )
     directory = spools / f"{given.job.key.replace('/', '-')}-{unique}"
     system.disk.make_directory(directory, exist_ok=False)
-    save(directory, PLAN, plan, system.disk)
-    return directory
-
-
-def _spread_out() -> None:
-    """Run on any core of the node: a rank that is bound to one has passed that on."""
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    save_begun(directory, plan, system.disk)
+    return WatchedRun(directory, plan, system=system)
 
 
 def main(arguments: list[str]) -> int:
-    """Watch the run whose rings are in the given directory."""
+    """Watch the ranks whose rings are in the given directory; 1 if the next program has rings there already."""
     rings = Path(arguments[0])
-    _spread_out()
+    raise_descriptor_limit()
+    with contextlib.suppress(OSError):  # a rank that is bound to a core has passed that on
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
     try:
         plan = decode(os.environ.get(RUN_VARIABLE, ""))
         spools = places.private_directory(places.spool_root(os.environ))
-        directory = begin(rings, plan, spools, clean(platform.node(), "unknown", 64))
-        log = os.open(directory / "sidecar.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        run = begin(rings, plan, spools, clean(platform.node(), "unknown", 64))
+        log = os.open(run.directory / "sidecar.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(log, sys.stderr.fileno())
-        companion = Companion(directory, load_plan(directory))
     except (msgspec.DecodeError, OSError, SpoolError):
         # Nobody would read the rings. Ranks go on writing to files without a name.
         shutil.rmtree(rings, ignore_errors=True)
         return 0
-    signal.signal(signal.SIGTERM, lambda number, frame: companion.stop())
+    sidecar = sidecar_of(run)
+    signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    companion.run()
-    return 0
+    sidecar.run()
+    return int(bool(run.left))
 
 
 if __name__ == "__main__":

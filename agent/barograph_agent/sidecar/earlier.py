@@ -20,19 +20,13 @@ MAX_FILES: Final = 1000
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """The programs of a run on this node whose sidecars have ended."""
+    """The programs of a run on this node whose sidecars have ended.
+
+    numbers: of their MPI worlds. announced: whether the rows of `jobs` and `works` are written.
+    """
 
     numbers: list[int] = []
-    """Of their MPI worlds."""
-    size: int = 0
-    """Ranks of the first world."""
-    ranks: int = 0
-    """Those of them on this node."""
     announced: bool = False
-    """Whether the row of `jobs` is written."""
-    asked: bool = False
-    """Whether the row of `works` is written."""
-    program: str = ""
 
 
 def path_of(rings: Path) -> Path:

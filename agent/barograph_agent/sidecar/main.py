@@ -1,127 +1,44 @@
 """The sidecar: a process beside the application that reads rings, spools rows and delivers them to the collector.
 
 `python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the program of one `barograph run`, whose plan is in
-that directory. `nodewatch` watches all programs of a batch job on one node. Both also deliver this user's orphaned
-spools on this node, left because the collector was not reachable or the launcher was killed.
+that directory; `companion` the ranks of such a run on another node; `nodewatch` all programs of a batch job on one
+node. Each also delivers this user's orphaned spools on this node, left because the collector was not reachable or the
+launcher was killed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
+import gc
 import os
-import re
 import signal
 import stat
 import sys
-from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Generic, TypeVar
-
-import msgspec
+from typing import Final
 
 from barograph_agent.deliver.link import pump
-from barograph_agent.deliver.shards import shard_of_spool
-from barograph_agent.deliver.spool import SpoolError
-from barograph_agent.settings import places
-from barograph_agent.sidecar.plan import REPORT, RunPlan, load_end, load_plan, save
-from barograph_agent.sidecar.watch import Watch
-from barograph_agent.system.disk import Disk
-from barograph_agent.system.network import Descriptor, Source
+from barograph_agent.sidecar.orphans import Orphans
+from barograph_agent.sidecar.plan import REPORT, leave, load_end, load_plan
+from barograph_agent.sidecar.run import WatchedRun
+from barograph_agent.system.clock import STEP_SECONDS, until_step
+from barograph_agent.system.network import Descriptor
+from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_agent.system.system import SYSTEM, System
 
-MAX_ADOPTED: Final = 16
-"""Orphans that are delivered at the same time."""
-POLL_SECONDS: Final = 0.5
-BUSY_POLL_SECONDS: Final = 0.2
-"""Poll interval while rings fill fast."""
-POLL_SPREAD: Final = 0.5
-"""Polls are later than at these intervals by up to this share of them. What a node does at a period of its own, such as
-to stop a process each tenth of a second, is seen in all of its phases."""
-_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+BUSY_STEP_SECONDS: Final = 0.25
+"""Between two steps while rings fill fast, or a command has ended whose processes or other nodes are waited for."""
+MAX_FILLED: Final = 0.5
+"""Share of a ring; one that fills this far in STEP_SECONDS fills fast."""
 DRAIN_POLL_SECONDS: Final = 0.02
 """Poll interval during final delivery."""
 
-_OF_A_SPOOL: Final = re.compile(r"\d{12}\.seg|lock|(dropped|(end|report|token)\.json)(\.part)?|sidecar\.log")
-"""Files of a spool beside its plan, which is the first that is created."""
 
-AnyWatch = TypeVar("AnyWatch", bound=Watch)
+class Sidecar:
+    """Watches `runs` until each has ended and is delivered, then delivers orphaned spools under `spools`.
 
-
-def poll_seconds(usual: float, number: int) -> float:
-    """Seconds until the next poll, on average `usual`. number: of the poll."""
-    return usual * (1 + POLL_SPREAD * ((number + 1) * _GOLDEN % 1 - number * _GOLDEN % 1))
-
-
-def plans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
-    """Plans of runs under `root`, by spool directory."""
-    found = {}
-    for directory in (root / name for name in system.disk.names(root)):
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            found[directory] = load_plan(directory, system.disk)
-    return found
-
-
-def orphans(root: Path, system: System = SYSTEM) -> dict[Path, RunPlan]:
-    """Plans of runs under `root` whose launcher has ended, by spool directory."""
-    return {at: plan for at, plan in plans(root, system).items() if not plan.launcher_lives(system.processes)}
-
-
-class Orphans:
-    """The orphans under a directory that no other process owns, delivered a few at a time.
-
-    A link takes several descriptors, of which a user may have a thousand, and a node hundreds of orphans.
-    """
-
-    def __init__(self, root: Path, collectors: str, system: System = SYSTEM) -> None:
-        """collectors: addresses with commas between."""
-        self.watches: dict[Path, Watch] = {}
-        """Those that are being delivered, by spool directory."""
-        for directory in (root / name for name in system.disk.names(root)):
-            with contextlib.suppress(OSError):
-                _delete_rest(directory, system.disk)
-        self._waiting: dict[str, deque[tuple[Path, RunPlan]]] = {}
-        """By collector: one that does not answer holds up those of no other."""
-        known = places.endpoints(collectors)
-        for directory, found in orphans(root, system).items():
-            plan = msgspec.structs.replace(found, endpoint=shard_of_spool(found.endpoint, known))
-            self._waiting.setdefault(plan.endpoint, deque()).append((directory, plan))
-        self._most = max(MAX_ADOPTED // max(len(self._waiting), 1), 1)
-        self._system = system
-        self.adopt()
-
-    @property
-    def left(self) -> int:
-        """Number of orphans that wait for others to be delivered."""
-        return sum(map(len, self._waiting.values()))
-
-    def adopt(self) -> None:
-        """Begin with the next orphans, up to MAX_ADOPTED at once, as many of each collector."""
-        for endpoint, waiting in self._waiting.items():
-            busy = sum(watch.plan.endpoint == endpoint for watch in self.watches.values())
-            while waiting and busy < self._most:
-                directory, plan = waiting.popleft()
-                with contextlib.suppress(SpoolError, OSError, msgspec.DecodeError):
-                    self.watches[directory] = Watch(directory, plan, system=self._system)
-                    busy += 1
-
-
-def _delete_rest(directory: Path, disk: Disk) -> None:
-    """Delete what is left of a spool whose deletion the node has not survived: all but its plan, which is first.
-
-    Nothing is touched in a directory that holds anything else, or only a lock, which might be of another program.
-    """
-    names = disk.names(directory)
-    if set(names) - {"lock"} and all(_OF_A_SPOOL.fullmatch(name) for name in names):
-        for name in names:
-            disk.unlink(directory / name, missing_ok=True)
-        disk.remove_directory(directory)
-
-
-class Sidecar(Generic[AnyWatch]):
-    """Watches `programs` until each has ended and is delivered, then delivers orphaned spools under `spools`.
-
-    Each of the two deliveries is limited to `drain_seconds`. Subclasses add programs in `find`.
+    Each of the two deliveries is limited to `drain_seconds`. Subclasses add runs in `find`.
     """
 
     def __init__(
@@ -129,7 +46,7 @@ class Sidecar(Generic[AnyWatch]):
         spools: Path,
         collectors: str,
         drain_seconds: float,
-        programs: dict[Path, AnyWatch] | None = None,
+        runs: dict[Path, WatchedRun] | None = None,
         system: System = SYSTEM,
         launcher: Descriptor | None = None,
     ) -> None:
@@ -138,33 +55,29 @@ class Sidecar(Generic[AnyWatch]):
         launcher: becomes readable when the launcher has written the end of the command.
         """
         self._system = system
-        self.programs: dict[Path, AnyWatch] = programs or {}
+        self.runs: dict[Path, WatchedRun] = {} if runs is None else runs
         self.adopted: Orphans | None = None
-        """None until the collector is first reached."""
+        """None until the collector is first reached, unless it is given before."""
         self._spools = spools
         self._collectors = collectors
         self._drain_seconds = drain_seconds
         self._launcher = launcher
-        self._adopts = True
-        self._polls = 0
+        self._step_seconds = STEP_SECONDS
+        self.given_up = 0
+        """Runs that were not delivered for a defect."""
         self._stopping = False
 
     @property
     def is_over(self) -> bool:
         """True once only delivery remains."""
-        return all(watch.ended for watch in self.programs.values())
+        return all(run.ended or run.is_stuck for run in self.runs.values())
 
     def stop(self) -> None:
         """Make `run` return soon. Callable from a signal handler."""
         self._stopping = True
 
     def find(self) -> None:
-        """Add programs that have started, and end those whose processes have ended. Does not raise on a full disk."""
-
-    def adopt_next(self) -> None:
-        """Begin with further orphans where others are delivered."""
-        if self.adopted is not None:
-            self.adopted.adopt()
+        """Add runs that have started. Does not raise on a full disk."""
 
     def run(self) -> None:
         """Step until everything is delivered or the time limit has passed."""
@@ -176,97 +89,109 @@ class Sidecar(Generic[AnyWatch]):
                 deadline = float("inf")  # a batch job may start again
             else:
                 deadline = min(deadline, monotonic() + self._drain_seconds)
-                if not self.programs or self._is_in_vain or monotonic() > deadline:
+                if _is_refused(self.runs) or monotonic() > deadline:
                     break
-            self._wait(self._seconds_to_wait())
+            self._wait()
         self.leave()
         # The launcher now has its report and exits.
         adopted = self._adopted
         deadline = monotonic() + self._drain_seconds
-        while any(watch.ended for watch in adopted.values()) and monotonic() < deadline and not self._stopping:
+        while any(run.ended or not run.steps for run in adopted.values()):
+            if _is_refused(adopted) or monotonic() >= deadline or self._stopping:
+                break
             self._serve(adopted)
-            self._wait(DRAIN_POLL_SECONDS)
-        for watch in adopted.values():
-            watch.close()
+            self._wait()
+        for run in adopted.values():
+            self.release(run)
 
     @property
-    def _adopted(self) -> dict[Path, Watch]:
-        return self.adopted.watches if self.adopted is not None else {}
+    def _adopted(self) -> dict[Path, WatchedRun]:
+        return self.adopted.runs if self.adopted is not None else {}
 
     def step(self) -> None:
-        """Find programs, read rings, spool and send. Does not raise on a full disk: the next step retries."""
+        """Find runs, read rings, spool and send. Does not raise on a full disk: the next step retries."""
         self.find()
-        self._serve(self.programs)
-        # After the programs: a short one may be delivered and released at the first answer of the collector.
+        self._serve(self.runs)
+        # After the runs: a short one may be delivered and released at the first answer of the collector.
         self._serve(self._adopted)
 
-    def release(self, watch: Watch) -> None:
-        """Close a program. Deletes it if it is delivered and no launcher waits for a report."""
-        # True if another process started the program and waits for its report.
-        processes = self._system.processes
-        has_launcher = watch.plan.launcher != processes.own() and watch.plan.launcher_lives(processes)
-        if watch.delivered and not has_launcher:
-            watch.delete()
+    def release(self, run: WatchedRun) -> None:
+        """Close a run. Deletes it if it is delivered and no launcher waits for a report."""
+        processes, disk = self._system.processes, self._system.disk
+        has_launcher = run.plan.launcher != processes.own() and run.plan.launcher_lives(processes)
+        if run.delivered and not has_launcher:
+            run.delete()
             return
-        report = watch.report() if has_launcher else None
-        watch.close()
+        report = run.report() if has_launcher else None
+        run.close()
         # Without an end the command still runs and only the sidecar was stopped: the launcher starts another one.
-        if report is not None and load_end(watch.directory, self._system.disk) is not None:
-            save(watch.directory, REPORT, report, self._system.disk)
+        if report is not None and (run.ended or load_end(run.directory, run.plan, disk) is not None):
+            with contextlib.suppress(OSError):  # the launcher goes on without it
+                leave(run.directory, REPORT, report, run.plan, disk)
 
     def leave(self) -> None:
-        """Release the programs that were not delivered in time."""
-        for watch in self.programs.values():
-            self.release(watch)
-        self.programs.clear()
+        """Release the runs that were not delivered in time."""
+        for run in self.runs.values():
+            self.release(run)
+        self.runs.clear()
 
-    @property
-    def _is_in_vain(self) -> bool:
-        """Whether the collector has refused all that is left, as it takes no rows of anybody."""
-        return all(watch.link.is_withheld for watch in self.programs.values())
-
-    def _serve(self, watches: dict[Path, AnyWatch] | dict[Path, Watch]) -> None:
-        for directory, watch in list(watches.items()):
-            watch.step()
-            watch.link.pump()
-            if watch.link.connected and self.adopted is None and self._adopts:
+    def _serve(self, runs: dict[Path, WatchedRun]) -> None:
+        for directory, run in list(runs.items()):
+            try:
+                run.step()
+                run.link.pump()
+            except Exception as error:
+                # A defect, or a ring that nobody has foreseen: it ends this run's delivery, and that of no other.
+                print(f"barograph: {run.plan.job.key} is given up: {error!r}", file=sys.stderr)
+                self.given_up += 1
+                with contextlib.suppress(Exception):
+                    run.close()
+                del runs[directory]
+                continue
+            if run.link.connected and self.adopted is None:
                 self.adopted = Orphans(self._spools, self._collectors, self._system)
-            if watch.delivered:
-                self.release(watch)
-                del watches[directory]
-                self.adopt_next()
+            if run.delivered:
+                self.release(run)
+                del runs[directory]
+                if self.adopted is not None:
+                    self.adopted.adopt()
 
-    def _seconds_to_wait(self) -> float:
+    def _wait(self) -> None:
+        """Wait for the next step. While ranks run nothing is done until then, whatever arrives."""
+        runs = list(self.runs.values())
         if self.is_over:
-            return DRAIN_POLL_SECONDS
-        is_busy = any(watch.is_busy for watch in self.programs.values())
-        self._polls += 1
-        return poll_seconds(BUSY_POLL_SECONDS if is_busy else POLL_SECONDS, self._polls)
+            pump([run.link for run in [*runs, *self._adopted.values()]], DRAIN_POLL_SECONDS, self._system)
+            return
+        fast = any(run.is_hurried or run.filled > MAX_FILLED * self._step_seconds for run in runs)
+        self._step_seconds = BUSY_STEP_SECONDS if fast else STEP_SECONDS
+        seconds = until_step(self._system.clock.now(), self._step_seconds)
+        self._system.network.wait([] if self._launcher is None else [self._launcher], seconds)
+        if self._launcher is not None and self._launcher.is_readable():
+            self._launcher = None
+        for run in runs:
+            run.may_end = self._launcher is None or run.is_hurried
 
-    def _wait(self, seconds: float) -> None:
-        """Send and receive until the next step is due. Acknowledgements do not cause a reading of the rings."""
-        watches: list[Watch] = [*self.programs.values(), *self._adopted.values()]
-        monotonic = self._system.clock.monotonic
-        until = monotonic() + seconds
-        also: tuple[Source, ...] = () if self._launcher is None else (self._launcher,)
-        while (left := until - monotonic()) > 0 and not self._stopping:
-            pump([watch.link for watch in watches], left, self._system, also)
-            if self._launcher is not None and self._launcher.is_readable():
-                self._launcher = None
-                return
-            if any(watch.delivered for watch in watches):
-                return
+
+def _is_refused(runs: Mapping[Path, WatchedRun]) -> bool:
+    """Whether the collector has refused all that is left, as it takes no rows of anybody."""
+    return all(run.link.is_withheld for run in runs.values())
+
+
+def sidecar_of(run: WatchedRun, system: System = SYSTEM, launcher: Descriptor | None = None) -> Sidecar:
+    """The sidecar of one run. launcher: see Sidecar."""
+    plan, directory = run.plan, run.directory
+    collectors = plan.collectors or plan.endpoint
+    return Sidecar(directory.parent, collectors, plan.drain_seconds, {directory: run}, system, launcher)
 
 
 def main(arguments: list[str]) -> int:
     """Watch the run whose plan is in the given directory."""
+    raise_descriptor_limit()
+    gc.freeze()  # what was imported stays, and is not looked through beside the ranks
     directory = Path(arguments[0])
-    plan = load_plan(directory)
     # The launcher's end of a pipe. It also closes when the launcher is killed.
     launcher = Descriptor(0) if stat.S_ISFIFO(os.fstat(0).st_mode) else None
-    watch = Watch(directory, plan)
-    collectors = plan.collectors or plan.endpoint
-    sidecar = Sidecar(directory.parent, collectors, plan.drain_seconds, {directory: watch}, launcher=launcher)
+    sidecar = sidecar_of(WatchedRun(directory, load_plan(directory)), launcher=launcher)
     signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sidecar.run()

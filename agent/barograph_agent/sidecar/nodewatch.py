@@ -14,32 +14,34 @@ import pwd
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from barograph_agent.deliver.shards import shard_of_spool
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import agent, places
-from barograph_agent.sidecar.main import Sidecar, plans
+from barograph_agent.sidecar.main import Sidecar
+from barograph_agent.sidecar.orphans import adopt, plans
 from barograph_agent.sidecar.output import JobOutput, NoOutput, is_verdict_wanted
-from barograph_agent.sidecar.plan import PLAN, RunOptions, load_plan, myself, save
-from barograph_agent.sidecar.program import Program
+from barograph_agent.sidecar.plan import RunOptions
+from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.sidecar.step import Step, StepOptions
-from barograph_agent.sidecar.watch import Watch
+from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_agent.system.system import SYSTEM, System
 
 LEAVE_SECONDS: Final = 60.0
 """After the end of a job and twice the time for delivery, its sidecar is gone."""
-ACTIVE_SECONDS: Final = 10.0
+MAX_RECENT: Final = 64
+"""Steps that are scanned each time, the newest ones: most of those before have ended."""
+TURNS: Final = 20
+"""Each of the others is scanned once in so many times."""
 
 
-class NodeWatch(Sidecar[Program]):
-    """Watches the steps of one job on this node until the job has ended."""
+class JobSidecar(Sidecar):
+    """Watches the runs in the steps of one job on this node until the job has ended: until its file is gone."""
 
     def __init__(
         self,
@@ -49,68 +51,62 @@ class NodeWatch(Sidecar[Program]):
         environment: Mapping[str, str] = os.environ,
         system: System = SYSTEM,
         output: JobOutput | None = None,
+        postpone: Callable[[], object] = lambda: None,
     ) -> None:
-        """output: takes the verdicts, where they are wanted."""
+        """output: takes the verdicts, where they are wanted. postpone: called in each step while the job runs."""
         super().__init__(settings.spool, settings.run.endpoint, settings.run.drain_seconds, system=system)
         self._rings = rings
         self._active = active
         self._settings = settings
         self._environment = environment
         self._steps: dict[str, Step] = {}
+        self._searches = 0
         self._has_ended = False
         self._output = output
+        self._postpone = postpone
 
     @property
     def is_over(self) -> bool:
-        """True once the job had ended before the last search for programs."""
+        """True once the job had ended before the last search for runs."""
         return self._has_ended
 
     def run(self) -> None:
-        """Continue the programs of an earlier sidecar of this job; then run as any sidecar.
-
-        A job has one sidecar at a time, so that one is over, though its process may still be ending.
-        """
-        disk = self._system.disk
-        launcher, born = myself(self._system.processes)
+        """Continue the runs of an earlier sidecar of this job, which has ended; then run as any sidecar."""
         collectors = self._settings.run.endpoint
-        own = {"launcher": launcher, "launcher_born": born, "collectors": collectors}
         for directory, plan in plans(self._settings.spool, self._system).items():
             if Path(plan.step_directory).parent == self._rings:
                 with contextlib.suppress(OSError, SpoolError):
-                    own["endpoint"] = shard_of_spool(plan.endpoint, places.endpoints(collectors))
-                    save(directory, PLAN, msgspec.structs.replace(plan, **own), disk)
-                    self.programs[Path(plan.ring_directory)] = Program(
-                        directory, load_plan(directory, disk), self._system
-                    )
+                    endpoint = shard_of_spool(plan.endpoint, places.endpoints(collectors))
+                    run = adopt(directory, plan, self._system, endpoint=endpoint, collectors=collectors)
+                    self.runs[Path(plan.ring_directory)] = run
         super().run()
 
     def find(self) -> None:
-        """Assign new rings to programs, and end programs whose processes have all ended."""
+        """Assign new rings to runs."""
         self._has_ended = not self._active.exists()
-        ended = [(one, one.count) for one in self.programs.values() if not one.has_ended and one.is_gone]
+        if not self._has_ended:
+            self._postpone()
         # listdir, because a job may have thousands of steps, and this runs several times a second.
         names = os.listdir(self._rings) if self._rings.is_dir() else []  # noqa: PTH208
         for name in sorted(set(names) - self._steps.keys()):
             if (self._rings / name).is_dir():
                 self._steps[name] = Step(self._rings / name, self._environment, self._settings, self._system)
-        for step in self._steps.values():
+        self._searches += 1
+        steps = list(self._steps.values())
+        older = steps[:-MAX_RECENT] if self._has_ended else steps[self._searches % TURNS : -MAX_RECENT : TURNS]
+        for step in (*older, *steps[-MAX_RECENT:]):
             with contextlib.suppress(OSError, SpoolError):
-                step.find(self.programs)
-        for program, count in ended:
-            # A ring found only now, after all other processes have ended, may belong to one more rank.
-            if program.count == count:
-                with contextlib.suppress(OSError):
-                    program.end(self._system.clock.now())
+                step.find(self.runs)
 
-    def release(self, watch: Watch) -> None:
-        """Close a program, after the verdict on it where that is wanted."""
-        if self._output is not None and watch.delivered and watch.reports_job and watch in self.programs.values():
-            self._output.add(watch)
-        super().release(watch)
+    def release(self, run: WatchedRun) -> None:
+        """Close a run, after the verdict on it where that is wanted."""
+        if self._output is not None and run.delivered and run.reports_job and run in self.runs.values():
+            self._output.add(run)
+        super().release(run)
 
     def leave(self) -> None:
-        """Release programs, write the verdicts, and delete the job's directory of rings unless a program still runs."""
-        running = any(not program.ended for program in self.programs.values())
+        """Release runs, write the verdicts, and delete the job's directory of rings unless a program still runs."""
+        running = any(not run.ended for run in self.runs.values())
         super().leave()
         # Before its end the job itself writes to its output, and not necessarily at the end of the file.
         if self._output is not None and self._has_ended:
@@ -142,20 +138,6 @@ def _lock(path: Path) -> int:
         os.close(file)
 
 
-def leave_after(active: Path, seconds: float, leave: Callable[[], object], system: System = SYSTEM) -> None:
-    """Call `leave` in a thread so long after the end of the job: whatever the main thread waits for, such as a file
-    system that hangs, a sidecar does not outlive its job for long. What it has not delivered is in its spool.
-    """
-
-    def wait() -> None:
-        while active.exists():
-            system.clock.sleep(ACTIVE_SECONDS)
-        system.clock.sleep(seconds)
-        leave()
-
-    threading.Thread(target=wait, name="leave", daemon=True).start()
-
-
 def step_options(spool: Path, node: str, environment: Mapping[str, str]) -> StepOptions:
     """Settings of the steps, from the environment completed by the table [agent] of the configuration.
 
@@ -175,6 +157,7 @@ def step_options(spool: Path, node: str, environment: Mapping[str, str]) -> Step
 
 def main(arguments: list[str]) -> int:
     """Watch the job whose rings are in the given directory until it has ended."""
+    raise_descriptor_limit()
     rings, spool, active = map(Path, arguments)
     places.private_directory(spool)
     log = spool / f"{rings.name}.log"
@@ -186,10 +169,14 @@ def main(arguments: list[str]) -> int:
         print(f"barograph: {complaint}; going on without this file", file=sys.stderr)
     settings = step_options(spool, rings.name.rpartition("@")[2], environment)
     output = JobOutput(environment, SYSTEM) if is_verdict_wanted(active, SYSTEM.disk) else None
-    watch = NodeWatch(rings, active, settings, environment, output=output)
-    signal.signal(signal.SIGTERM, lambda number, frame: watch.stop())
-    leave_after(active, LEAVE_SECONDS + 2 * settings.run.drain_seconds, lambda: os._exit(1))
-    watch.run()
+    # Whatever it waits for, such as a file system that hangs, a sidecar does not outlive its job for long: the signal
+    # ends it. What it has not delivered is in its spool.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    postpone = partial(signal.alarm, int(LEAVE_SECONDS + 2 * settings.run.drain_seconds))
+    postpone()
+    sidecar = JobSidecar(rings, active, settings, environment, output=output, postpone=postpone)
+    signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
+    sidecar.run()
     os.close(file)
     if log.exists() and not log.stat().st_size:
         log.unlink()

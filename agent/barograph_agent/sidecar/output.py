@@ -12,8 +12,8 @@ from typing import Final
 
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import NO_VERDICT
+from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.sidecar.step import facts
-from barograph_agent.sidecar.watch import Watch
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import System
 
@@ -28,7 +28,7 @@ _PATTERN: Final = re.compile(r"%(.?)")
 
 
 class NoOutput(Exception):
-    """The name of the file that a job prints to cannot be told. The text has the reason."""
+    """The name of the file that a job prints to is unknown. The text has the reason."""
 
 
 def is_verdict_wanted(active: Path, disk: Disk) -> bool:
@@ -88,19 +88,19 @@ class JobOutput:
         self._lines: list[str] = []
         self._more = 0
 
-    def add(self, watch: Watch) -> None:
+    def add(self, run: WatchedRun) -> None:
         """Wait for the verdict on a run that is delivered."""
         if len(self._lines) == MAX_RUNS or self._left <= 0:
             self._more += 1
             return
         with contextlib.suppress(OSError):
-            self._environment |= facts(Path(watch.plan.step_directory), self._system.disk)
+            self._environment |= facts(Path(run.plan.step_directory), self._system.disk)
         monotonic = self._system.clock.monotonic
         began = monotonic()
-        verdict = watch.verdict() or NO_VERDICT
+        verdict = run.verdict() or NO_VERDICT
         self._left -= monotonic() - began
-        collectors = watch.plan.collectors or watch.plan.endpoint
-        address = places.job_address(watch.plan.job.key, collectors, self._environment)
+        collectors = run.plan.collectors or run.plan.endpoint
+        address = places.job_address(run.plan.job.key, collectors, self._environment)
         self._lines.append(f"barograph: {address}: {verdict}\n")
 
     def append(self, node: str) -> None:

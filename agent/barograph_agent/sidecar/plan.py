@@ -16,7 +16,7 @@ import msgspec
 from barograph_agent.deliver.shards import shard_of
 from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import Findings
-from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.protocol.tables import ROWS_PER_SECOND
 from barograph_agent.settings import places
 from barograph_agent.sidecar.earlier import Earlier
 from barograph_agent.system.disk import DISK, Disk
@@ -26,6 +26,8 @@ from barograph_agent.system.system import SYSTEM, System
 PLAN: Final = "plan.json"
 END: Final = "end.json"
 REPORT: Final = "report.json"
+RUN: Final = "run"
+"""In a directory of rings: the stream of its run. A directory without it is none, and never deleted."""
 TOKEN: Final = "token.json"
 """A copy of the run's job token, if it has one."""
 RING_VARIABLE: Final = "BAROGRAPH_RING_DIR"
@@ -83,17 +85,17 @@ class RunPlan(msgspec.Struct, frozen=True):
     collectors: str = ""
     """All collectors, for spools of other runs; empty for `endpoint` alone."""
     command: tuple[str, ...] = ()
-    """The words of the command, which tell what was asked for where no process of it can be seen. They are not sent to
+    """The words of the command, from which the work is known where no process of it is seen. They are not sent to
     other nodes."""
 
     def launcher_lives(self, processes: Processes) -> bool:
-        """True while the process that started the run exists, and where that cannot be told."""
+        """True while the process that started the run exists, and where that is unknown."""
         return processes.born(self.launcher) in (self.launcher_born, UNCERTAIN)
 
     def command_lives(self, processes: Processes) -> bool:
         """True while a process exists that was started with this run's ring directory in its environment.
 
-        Also where that cannot be told.
+        Also where that is unknown.
         """
         try:
             return processes.any_with(RING_VARIABLE, self.step_directory or self.ring_directory)
@@ -101,8 +103,9 @@ class RunPlan(msgspec.Struct, frozen=True):
             return True
 
     def has(self, pid: int, processes: Processes) -> bool:
-        """Whether a process was started with this run's ring directory in its environment."""
-        return processes.environment(pid).get(RING_VARIABLE) == (self.step_directory or self.ring_directory)
+        """Whether a process has this run's ring directory in its environment, or, behind a title, a ring mapped."""
+        directory = self.step_directory or self.ring_directory
+        return processes.environment(pid).get(RING_VARIABLE) == directory or processes.maps(pid, directory)
 
 
 class CommandEnd(msgspec.Struct, frozen=True):
@@ -133,10 +136,10 @@ class DeliveryReport(msgspec.Struct, frozen=True):
     """Why the collector takes no rows although it answers; empty if it takes them."""
     nodes: int = 1
     """Nodes that have reported ranks."""
+    unknown: bool = False
+    """Whether ranks were on other nodes, and the collector has not answered what these have reported."""
     unseen_ranks: int = 0
     """Ranks of the world that no node has reported."""
-    loops: list[int] = []
-    """Passes of the program's loops, the inner one first; empty if not known."""
 
 
 def myself(processes: Processes = PROCESSES) -> tuple[int, int]:
@@ -155,7 +158,7 @@ def begin_run(
     launcher, launcher_born = myself(system.processes)
     derived = {
         "stream": f"{job.key}/{secrets.token_hex(4)}",
-        "endpoint": shard_of(job.key, places.endpoints(options.endpoint)),
+        "endpoint": shard_of(job.cluster, job.user, places.endpoints(options.endpoint)),
         "collectors": options.endpoint,
         "started_at": system.clock.now(),
         "launcher": launcher,
@@ -163,8 +166,25 @@ def begin_run(
         "ring_directory": str(rings),
     }
     plan = RunPlan(job=job, **msgspec.structs.asdict(options) | derived | fields)
-    save(spool, PLAN, plan, system.disk)
+    save_begun(spool, plan, system.disk)
     return plan
+
+
+def save_begun(spool: Path, plan: RunPlan, disk: Disk = DISK) -> None:
+    """Write the plan of a run, and mark its directory of rings as that. Raises OSError."""
+    disk.replace(Path(plan.ring_directory) / RUN, plan.stream.encode())
+    save(spool, PLAN, plan, disk)
+
+
+def delete_rings(plan: RunPlan, disk: Disk = DISK, left: frozenset[str] = frozenset()) -> None:
+    """Delete the run's directory of rings, and what is beside it; anything else that the plan may name is left.
+
+    left: names of rings that another sidecar will read; with any, the directory stays.
+    """
+    disk.remove_marked(Path(plan.ring_directory), RUN, plan.stream.encode(), left)
+    for name in (END, REPORT):
+        with contextlib.suppress(OSError):
+            disk.unlink(Path(f"{plan.ring_directory}.{name}"), missing_ok=True)
 
 
 def encode(plan: RunPlan) -> str:
@@ -182,22 +202,33 @@ def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryRepor
     disk.replace(directory / name, msgspec.json.encode(value))
 
 
+def leave(directory: Path, name: str, value: CommandEnd | DeliveryReport, plan: RunPlan, disk: Disk = DISK) -> None:
+    """Write what launcher and sidecar say to each other; where the disk is full, beside the rings. Raises OSError."""
+    try:
+        save(directory, name, value, disk)
+    except OSError:
+        disk.replace(Path(f"{plan.ring_directory}.{name}"), msgspec.json.encode(value))
+
+
 def load_plan(directory: Path, disk: Disk = DISK) -> RunPlan:
     """The plan in a spool directory. Raises OSError or msgspec.DecodeError."""
-    return msgspec.json.decode(disk.read(directory / PLAN), type=RunPlan)
+    return msgspec.json.decode(disk.read_own(directory / PLAN), type=RunPlan)
 
 
-def load_end(directory: Path, disk: Disk = DISK) -> CommandEnd | None:
+def load_end(directory: Path, plan: RunPlan, disk: Disk = DISK) -> CommandEnd | None:
     """How the command ended; None while it runs."""
-    return _load(directory / END, CommandEnd, disk)
+    return _load(directory, END, plan, CommandEnd, disk)
 
 
-def load_report(directory: Path, disk: Disk = DISK) -> DeliveryReport | None:
+def load_report(directory: Path, plan: RunPlan, disk: Disk = DISK) -> DeliveryReport | None:
     """The sidecar's report; None if there is none."""
-    return _load(directory / REPORT, DeliveryReport, disk)
+    return _load(directory, REPORT, plan, DeliveryReport, disk)
 
 
-def _load(path: Path, kind: type[_Kind], disk: Disk) -> _Kind | None:
-    with contextlib.suppress(FileNotFoundError):
-        return msgspec.json.decode(disk.read(path), type=kind)
+def _load(directory: Path, name: str, plan: RunPlan, kind: type[_Kind], disk: Disk) -> _Kind | None:
+    for path in (directory / name, Path(f"{plan.ring_directory}.{name}")):
+        # In nearly all steps there is none.
+        with contextlib.suppress(FileNotFoundError):
+            if disk.exists(path):
+                return msgspec.json.decode(disk.read_own(path), type=kind)
     return None

@@ -10,15 +10,15 @@ FIRST_SECONDS: Final = 5.0
 """The silence that is reported first, and the least distance of reports."""
 GROWTH: Final = 0.25
 """The distance to the next report, as a share of the silence so far."""
-MOST_SECONDS: Final = 60.0
+MAX_SECONDS: Final = 60.0
 """Limit on that distance."""
 
 
 class Silence(msgspec.Struct):
     """A silence, as last reported; part of the spool's mark, from which a later sidecar continues.
 
-    since: the end of the last interval, in the time of its ring. seconds: how long no sidecar has seen another one, at
-    most as long as there was none.
+    since: the end of the last interval, in the time of its ring. seconds: without a further interval while a sidecar
+    lived, a lower bound.
     """
 
     since: float = 0.0
@@ -60,4 +60,4 @@ class Silences:
 
 
 def _next(seconds: float) -> float:
-    return seconds + min(max(FIRST_SECONDS, GROWTH * seconds), MOST_SECONDS)
+    return seconds + min(max(FIRST_SECONDS, GROWTH * seconds), MAX_SECONDS)

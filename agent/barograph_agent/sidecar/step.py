@@ -17,8 +17,9 @@ from barograph_agent.job.identity import clean, from_environment
 from barograph_agent.ring.reader import Ring, RingError
 from barograph_agent.settings import places
 from barograph_agent.sidecar.plan import RunOptions, begin_run
-from barograph_agent.sidecar.program import Program, started_at
+from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.system.disk import Disk
+from barograph_agent.system.processes import seconds
 from barograph_agent.system.system import SYSTEM, System
 
 FACTS: Final = "step"
@@ -40,7 +41,7 @@ class StepOptions(msgspec.Struct, frozen=True):
 
 
 class Step:
-    """Assigns rings to programs. Most steps are one program; a batch script may call mpirun repeatedly."""
+    """Assigns rings to runs. Most steps are one run; a batch script may call mpirun repeatedly."""
 
     def __init__(
         self, directory: Path, environment: Mapping[str, str], settings: StepOptions, system: System = SYSTEM
@@ -55,8 +56,8 @@ class Step:
         self._restart = int(restart) if restart.isdecimal() else None
         self._scanned_ns = -1
 
-    def find(self, programs: dict[Path, Program]) -> None:
-        """Move new rings to their programs; adds new programs to `programs`, by ring directory.
+    def find(self, runs: dict[Path, WatchedRun]) -> None:
+        """Move new rings to the directories of their runs; adds new runs to `runs`, by ring directory.
 
         Raises OSError and SpoolError.
         """
@@ -66,39 +67,37 @@ class Step:
         for path in sorted(self._directory.glob("*.ring")):
             try:
                 with Ring(path) as ring:
-                    directory = self._place(ring, programs)
-                    if directory not in programs:
-                        programs[directory] = self._begin(ring, directory)
+                    directory = self._place(ring, runs)
+                    if directory not in runs:
+                        runs[directory] = self._begin(ring, directory)
             except RingError:
                 path.rename(path.with_suffix(".unreadable"))
                 continue
-            programs[directory].join(path)
-        self._move_side_files(programs)
-        if now_ns - changed_ns > _TICK_NS:
-            self._scanned_ns = changed_ns
-
-    def _move_side_files(self, programs: Mapping[Path, Program]) -> None:
-        """Move side files to the programs of their processes, except for processes without a ring yet."""
+            path.rename(directory / path.name)
+            runs[directory].find()
+        # Side files of processes without a ring yet stay.
+        here = {directory: run for directory, run in runs.items() if directory.parent == self._directory}
         for path in sorted(self._directory.glob(f"*{SUFFIX}")):
             with contextlib.suppress(BadSideFile, OSError):
                 pid = read_pid(path)
-                owner = next((one for one in programs.values() if one.is_in(self._directory) and one.has(pid)), None)
-                if owner is not None:
-                    owner.move_in(path)
+                directory = next((directory for directory, run in here.items() if run.has(pid)), self._directory)
+                path.rename(directory / path.name)
+        if now_ns - changed_ns > _TICK_NS:
+            self._scanned_ns = changed_ns
 
-    def _place(self, ring: Ring, programs: Mapping[Path, Program]) -> Path:
-        """The ring directory of the program that a ring belongs to: a running program, else a new one."""
+    def _place(self, ring: Ring, runs: Mapping[Path, WatchedRun]) -> Path:
+        """The ring directory of the run that a ring belongs to: of one that has not ended, else a new one."""
         launched = self._system.processes.environment(ring.pid).get(_LAUNCHED, "")
         by_slurm = not launched or launched.startswith("slurm.")
         name = self._name if by_slurm else f"mpi-{clean(launched, 'unknown', 36)}"
         count = 1
         while _mark(directory := self._directory / (name if count == 1 else f"{name}-{count}")).exists():
-            if directory in programs and programs[directory].accepts(ring):
+            if directory in runs and runs[directory].accepts(ring):
                 break
             count += 1
         return directory
 
-    def _begin(self, ring: Ring, directory: Path) -> Program:
+    def _begin(self, ring: Ring, directory: Path) -> WatchedRun:
         settings = self._settings
         command = self._system.processes.command(ring.pid)
         job = from_environment(
@@ -120,16 +119,16 @@ class Step:
                 self._system,
                 stream=f"{job.key}/{settings.node}-{secrets.token_hex(4)}",
                 step_directory=str(self._directory),
-                started_at=started_at(ring, self._system),
+                started_at=_started_at(ring, self._system),
                 findings=self._findings(command),
             )
-            program = Program(spool, plan, self._system)
+            run = WatchedRun(spool, plan, system=self._system)
             _mark(directory).touch()
         except BaseException:
             shutil.rmtree(spool, ignore_errors=True)
-            directory.rmdir()
+            shutil.rmtree(directory, ignore_errors=True)
             raise
-        return program
+        return run
 
     def _findings(self, command: list[str]) -> rules.Findings:
         """Result of the site's rules; empty if they are invalid, which `barograph doctor` reports."""
@@ -147,6 +146,13 @@ def facts(directory: Path, disk: Disk) -> dict[str, str]:
     return {name: value for name, _, value in lines if value}
 
 
+def _started_at(ring: Ring, system: System) -> float:
+    """Start time of a ring's process, Unix seconds; if the process has ended, the time when MPI_Init returned."""
+    ticks, now = system.processes.born(ring.pid), system.clock.now()
+    at = now - system.clock.since_boot() + seconds(ticks) if ticks >= 0 else ring.started_unix_ns * 1e-9
+    return min(at, now)
+
+
 def _mark(directory: Path) -> Path:
-    """A file that remains when a program's directory is deleted, so that the name is not reused."""
+    """A file that remains when a run's directory is deleted, so that the name is not reused."""
     return directory.with_name(f"{directory.name}.begun")

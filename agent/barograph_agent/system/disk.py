@@ -7,8 +7,9 @@ import errno
 import fcntl
 import os
 import shutil
+import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -139,6 +140,56 @@ class Disk:
         finally:
             os.close(descriptor)
 
+    def check_own(self, path: Path) -> None:
+        """Check that a path is a directory of this user, and no link. Raises PermissionError."""
+        os.close(self._open_own(path))
+
+    def read_own(self, path: Path) -> bytes:
+        """The content of a regular file of this user, in a directory of this user. Raises PermissionError."""
+        place = self._open_own(path.parent)
+        try:
+            return self._read_in(place, path.name)
+        finally:
+            os.close(place)
+
+    def remove_marked(self, path: Path, mark: str, content: bytes, left: Set[str] = frozenset()) -> None:
+        """Delete a directory of this user, as far as possible, if its file `mark` has this content: nothing else is.
+
+        left: names in it that stay, and the directory with them.
+        """
+        with contextlib.suppress(OSError):
+            place = self._open_own(path)
+            try:
+                if self._read_in(place, mark) != content:
+                    return
+                # The mark is last: what is interrupted can be repeated.
+                for name in sorted(set(os.listdir(place)) - left, key=lambda name: name == mark):  # noqa: PTH208
+                    shutil.rmtree(name, ignore_errors=True, dir_fd=place)
+                    with contextlib.suppress(OSError):
+                        os.unlink(name, dir_fd=place)
+            finally:
+                os.close(place)
+            path.rmdir()
+
+    def _open_own(self, path: Path) -> int:
+        try:
+            place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except NotADirectoryError as error:
+            raise PermissionError(f"{path} is not a directory, expected one of this user's") from error
+        if (owner := os.fstat(place).st_uid) != os.getuid():
+            os.close(place)
+            raise PermissionError(f"{path} belongs to uid {owner}, expected {os.getuid()}")
+        return place
+
+    @staticmethod
+    def _read_in(place: int, name: str) -> bytes:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+                raise PermissionError(f"{name} is no regular file of uid {os.getuid()}")
+            return file.read(MAX_READ_BYTES)
+
     def replace(self, path: Path, data: bytes) -> None:
         """Replace the content of a file: after a crash or power failure it is the old content or the new."""
         part = path.with_name(path.name + ".part")
@@ -158,6 +209,20 @@ class Disk:
         path.replace(target)
         self.sync_directory(target.parent)
 
+    def database(self, path: Path) -> sqlite3.Connection:
+        """A database of this process alone: its transactions survive the death of the node. Raises sqlite3.Error."""
+        database = sqlite3.connect(path)
+        # Without shared memory, which needs a file more, and with one sync for each transaction.
+        for pragma in (
+            "auto_vacuum = INCREMENTAL",
+            "locking_mode = EXCLUSIVE",
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "wal_autocheckpoint = 256",
+        ):
+            database.execute(f"PRAGMA {pragma}")
+        return database
+
     def is_open(self, path: Path) -> bool:
         """Whether this process has the file open."""
         for descriptor in Path("/proc/self/fd").iterdir():
@@ -174,10 +239,6 @@ class Disk:
         """Delete an empty directory; nothing if it is not empty or does not exist."""
         with contextlib.suppress(OSError):
             path.rmdir()
-
-    def remove_tree(self, path: Path) -> None:
-        """Delete a directory with its content, as far as possible."""
-        shutil.rmtree(path, ignore_errors=True)
 
 
 DISK: Final = Disk()

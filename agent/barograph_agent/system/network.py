@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import select
-import socket
 from collections.abc import Collection
-from typing import Final, Protocol
-
-import zmq
+from typing import TYPE_CHECKING, Protocol
 
 from barograph_agent.system.clock import CLOCK
-from barograph_agent.system.connection import Connection, SocketKey
 
-PROBE_SECONDS: Final = 0.5
-"""Time limit of a connection that only finds out whether something listens."""
+if TYPE_CHECKING:
+    import zmq
+
+    from barograph_agent.system.connection import Connection, SocketKey
 
 
 class Source(Protocol):
@@ -32,7 +31,7 @@ class Descriptor:
 
     def register(self, poller: zmq.Poller) -> None:
         """Let a poller wait for it."""
-        poller.register(self._number, zmq.POLLIN)
+        poller.register(self._number, select.POLLIN)
 
     def is_readable(self) -> bool:
         """Whether there is something to read, or the other end is closed."""
@@ -55,6 +54,11 @@ class Network:
         there is one: they would arrive after a resend, out of order. limit_bytes: of one message; -1 for no limit.
         Raises OSError where a descriptor is missing: what handles the errors of files handles that too.
         """
+        # A launcher has no connections, and begins before this is imported.
+        import zmq
+
+        from barograph_agent.system.connection import Connection
+
         context = self._context or zmq.Context.instance()
         try:
             return Connection(context, endpoint, key, reads=reads, limit_bytes=limit_bytes)
@@ -67,23 +71,9 @@ class Network:
             # A poller without sockets does not wait.
             CLOCK.sleep(seconds)
             return
+        import zmq
+
         poller = zmq.Poller()
         for source in sources:
             source.register(poller)
-        poller.poll(int(seconds * 1000))
-
-
-def is_listening(endpoint: str) -> bool:
-    """Whether something listens at an address of ZeroMQ, so that a wait for it can be announced."""
-    scheme, _, rest = endpoint.partition("://")
-    host, _, port = rest.rpartition(":")
-    try:
-        if scheme == "ipc":
-            with socket.socket(socket.AF_UNIX) as local:
-                local.settimeout(PROBE_SECONDS)
-                local.connect(rest)
-        else:
-            socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
+        poller.poll(math.ceil(seconds * 1000))

@@ -8,15 +8,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from barograph_agent.system.sockets import SocketInfo, established
+if TYPE_CHECKING:
+    import numpy as np
 
 _MOST_BYTES: Final = 2**16
+_PAGE_BYTES: Final = 4096
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_MAX_MAPS_BYTES: Final = 2**20
+"""Of the list of what a process has mapped."""
 MAX_OUTPUTS: Final = 4096
 """Processes whose outputs are looked for."""
 MAX_DESCRIPTORS: Final = 32
@@ -29,11 +35,21 @@ _GONE: Final = (errno.ENOENT, errno.ESRCH)
 _HIDDEN: Final = (errno.EACCES, errno.EPERM)
 
 
+def raise_descriptor_limit() -> None:
+    """Let this process have as many descriptors as it may: each ring and each connection takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class Processes:
     """Processes by their ids."""
 
     root = ""
     """What precedes /proc and /sys."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, int] = {}
+        """Descriptors of files that stay open; -1 before the first look."""
 
     def own(self) -> int:
         """The id of this process."""
@@ -45,12 +61,12 @@ class Processes:
         UNCERTAIN where that cannot be told, as for want of a descriptor.
         """
         try:
-            text = Path(f"{self.root}/proc/{pid}/stat").read_text(errors="replace")
+            text = self._content(f"/proc/{pid}/stat", _PAGE_BYTES)
         except OSError as error:
             return -1 if error.errno in _GONE else UNCERTAIN
         # The command name may contain spaces and brackets; the other fields follow the last bracket.
-        fields = text.rpartition(")")[2].split()
-        return -1 if fields[0] == "Z" else int(fields[19])
+        fields = text.rpartition(b")")[2].split()
+        return -1 if fields[0] == b"Z" else int(fields[19])
 
     def environment(self, pid: int) -> dict[str, str]:
         """The initial environment of a process; empty if it is not visible."""
@@ -81,19 +97,43 @@ class Processes:
 
     def show(self, file: str, most: int = _MOST_BYTES) -> bytes:
         """The beginning of a file such as /proc/stat; empty if it is missing or not for this process."""
-        # Without Path: this is read for each rank once a second.
         try:
-            descriptor = os.open(self.root + file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            return self._content(file, most)
         except OSError:
             return b""
+
+    def _content(self, file: str, most: int) -> bytes:
+        if file not in self._kept:
+            return b"".join(self._pieces(file, most))
+        if self._kept[file] < 0:
+            self._kept[file] = os.open(self.root + file, _FLAGS)
+        return os.pread(self._kept[file], min(most, _PAGE_BYTES), 0)
+
+    def keep(self, file: str) -> None:
+        """Let a file of at most a page, such as /proc/PID/stat, stay open: a look is then one call of the kernel."""
+        self._kept.setdefault(file, -1)
+
+    def forget(self, file: str) -> None:
+        """Close a file that is kept."""
+        if (descriptor := self._kept.pop(file, -1)) >= 0:
+            os.close(descriptor)
+
+    def maps(self, pid: int, directory: str) -> bool:
+        """Whether a process has mapped a file of a directory. Of what is mapped before no more is read than that."""
+        entry, rest = os.fsencode(f" {directory}/"), b""
+        with contextlib.suppress(OSError):
+            for piece in self._pieces(f"/proc/{pid}/maps", _MAX_MAPS_BYTES):
+                if entry in (rest := rest[-len(entry) :] + piece):
+                    return True
+        return False
+
+    def _pieces(self, file: str, most: int) -> Iterator[bytes]:
+        """The beginning of a file in the pieces that the kernel gives, of /proc/PID/maps a page at a time."""
+        descriptor = os.open(self.root + file, _FLAGS)
         try:
-            data = part = os.read(descriptor, most)
-            while part and len(data) < most:
-                part = os.read(descriptor, most - len(data))
-                data += part
-            return data
-        except OSError:
-            return b""
+            while most > 0 and (piece := os.read(descriptor, min(most, _MOST_BYTES))):
+                most -= len(piece)
+                yield piece
         finally:
             os.close(descriptor)
 
@@ -134,19 +174,12 @@ class Processes:
                         found.add((status.st_dev, status.st_ino))
         return found
 
-    def connections(self) -> list[SocketInfo]:
+    def connections(self) -> np.ndarray[Any, Any]:
         """The TCP connections of this process's user to other machines; empty where the kernel does not tell."""
-        return [] if self.root else established(os.getuid())
+        # A launcher asks for none, and begins before this is imported.
+        from barograph_agent.system import sockets
 
-    @contextlib.contextmanager
-    def on_core(self, core: int) -> Iterator[None]:
-        """Runs the calling thread on one core for as long. Raises OSError where it may not."""
-        usual = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {core})
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, usual)
+        return sockets.NONE if self.root else sockets.established(os.getuid())
 
     def _numbers(self, folder: str) -> list[int]:
         try:

@@ -40,18 +40,11 @@ class _Language(NamedTuple):
     code: bytes = b""
     module: bytes = b""
     long_takes: tuple[bytes, ...] = ()
-    file: bytes = b""
-    """The long option that names the script."""
 
 
 _LANGUAGES: Final = (
     _Language(_PYTHON, b"WX", b"c", b"m", (b"--check-hash-based-pycs",)),
     _Language(re.compile(r"(ba|da|k|z)?sh"), b"oO", b"c", b"", (b"--rcfile", b"--init-file")),
-    _Language(re.compile(r"perl[0-9.]*"), b"", b"eE"),
-    _Language(re.compile(r"ruby[0-9.]*"), b"rI", b"e"),
-    _Language(re.compile(r"julia"), b"JtpLHC", b"eE"),
-    _Language(re.compile(r"lua(jit)?[0-9.]*"), b"l", b"e"),
-    _Language(re.compile(r"R|Rscript"), b"", b"e", b"", (), b"--file="),
 )
 
 
@@ -91,9 +84,6 @@ def _parse(arguments: Sequence[bytes], language: _Language) -> CommandLine:
         at += 1
         if word == b"--" and at < len(arguments):
             return CommandLine(ScriptKind.FILE, arguments[at], arguments[at + 1 :])
-        if language.file and word.startswith(language.file):
-            rest = arguments[at:]
-            return CommandLine(ScriptKind.FILE, word.removeprefix(language.file), rest[rest[:1] == [b"--args"] :])
         if word == b"-":
             break
         if not word.startswith(b"-"):

@@ -1,4 +1,4 @@
-"""Digests of files, bounded in bytes, and remembered from run to run."""
+"""Digests of files, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import hashlib
 import math
 import os
 import stat
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
-
-import msgspec
 
 from barograph_agent.system.disk import NotRegular
 from barograph_agent.system.system import System
@@ -22,17 +19,10 @@ from barograph_agent.work.numbers import MAX_TEXT_BYTES
 from barograph_agent.work.salt import Salt
 
 WHOLE_BYTES: Final = 16 * 2**20
-"""Up to this size a file is read as a whole."""
-END_BYTES: Final = 2**20
-BLOCK_BYTES: Final = 2**18
-BLOCKS: Final = (WHOLE_BYTES - 2 * END_BYTES) // BLOCK_BYTES
-"""Of a bigger file: so much at both ends, and so many blocks of this size, spread evenly between them."""
+"""Up to this size a file is read as a whole; of a bigger one as much at both ends together."""
 TOTAL_BYTES: Final = 32 * 2**20
 """Limit for all files of a job. Files beyond it are known by their sizes."""
 STEP_BYTES: Final = 2**18
-REMEMBERED: Final = 1000
-SETTLED_SECONDS: Final = 2.0
-"""A file is remembered once it has been unchanged for so long: a later change then has another time."""
 _ABSENT: Final = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENXIO}
 
 
@@ -48,37 +38,23 @@ class Content(NamedTuple):
     trouble: str = ""
 
 
-class _Remembered(msgspec.Struct):
-    salt: str
-    digests: dict[str, str]
-
-
-def parts(size: int) -> Iterator[tuple[int, int]]:
+def parts(size: int) -> list[tuple[int, int]]:
     """The parts of a file that are read, as offset and length."""
-    if size <= WHOLE_BYTES:
-        yield 0, size
-        return
-    yield 0, END_BYTES
-    for number in range(BLOCKS):
-        yield END_BYTES + (size - 2 * END_BYTES - BLOCK_BYTES) * number // (BLOCKS - 1), BLOCK_BYTES
-    yield size - END_BYTES, END_BYTES
+    half = WHOLE_BYTES // 2
+    return [(0, size)] if size <= WHOLE_BYTES else [(0, half), (size - half, half)]
 
 
 class Contents:
     """Reads the files of one job. Not for use in several threads.
 
-    memory: the file in which digests are remembered, None to remember none. deadline: monotonic seconds, after which
-    every method raises OutOfTime.
+    deadline: monotonic seconds, after which every method raises OutOfTime.
     """
 
-    def __init__(self, system: System, salt: Salt, memory: Path | None, deadline: float) -> None:
+    def __init__(self, system: System, salt: Salt, deadline: float) -> None:
         self._clock, self._disk = system.clock, system.disk
         self._salt = salt
-        self._memory = memory
         self._deadline = deadline
         self._left = TOTAL_BYTES
-        self._known: OrderedDict[str, str] | None = None
-        self._learned = False
         self.outputs: set[tuple[int, int]] = set()
         """Devices and inodes of files that have no digest because processes write to them."""
 
@@ -142,17 +118,6 @@ class Contents:
         except OSError:
             return 0
 
-    def remember(self) -> None:
-        """Keep what was learned for the next run. Does not raise."""
-        if self._learned and self._known is not None and self._memory is not None:
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-            try:
-                kept = _Remembered(self._salt.name, dict(self._known))
-                self._disk.replace(self._memory, msgspec.json.encode(kept))
-            except OSError:
-                return  # the next run reads again
-
     @contextmanager
     def _opened(self, path: Path) -> Iterator[int]:
         self._check_time()
@@ -170,22 +135,13 @@ class Contents:
         planned = sum(length for _, length in parts(size))
         if planned > self._left:
             return Content("", size, f"not read: more than {TOTAL_BYTES // 2**20} MB in all files")
-        # Also for what is remembered: which files are beyond the limit must not depend on that.
         self._left -= planned
-        name = ":".join(str(part) for part in _identity(before))
-        known = self._recall()
-        if name in known:
-            known.move_to_end(name)
-            return Content(known[name], size)
         checksum = hashlib.sha256(b"%d:" % size)
         for at, length in parts(size):
             self._update(checksum.update, file, at, length)
         if _identity(self._disk.status(file)) != _identity(before):
             return Content("", size, "changed while it was read")
-        digest = self._salt.content(checksum.digest())
-        if self._clock.now() - max(before.st_mtime, before.st_ctime) > SETTLED_SECONDS:
-            known[name], self._learned = digest, True
-        return Content(digest, size)
+        return Content(self._salt.content(checksum.digest()), size)
 
     def _trouble(self, status: os.stat_result, changed_before: float, most_bytes: float) -> str:
         """Why a file is not read; empty if it is."""
@@ -207,19 +163,6 @@ class Contents:
     def _check_time(self) -> None:
         if self._clock.monotonic() >= self._deadline:
             raise OutOfTime
-
-    def _recall(self) -> OrderedDict[str, str]:
-        if self._known is None:
-            self._known = OrderedDict()
-            if self._memory is None:
-                return self._known
-            try:
-                kept = msgspec.json.decode(self._disk.read(self._memory), type=_Remembered)
-            except (OSError, msgspec.DecodeError):
-                return self._known
-            if kept.salt == self._salt.name:
-                self._known.update(kept.digests)
-        return self._known
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -10,10 +10,10 @@ from typing import Final
 from barograph_agent.system.disk import Disk
 from barograph_agent.work.contents import Contents
 
-MOST_NAMES: Final = 512
+MAX_NAMES: Final = 512
 """Names in one folder; of a folder with more nothing is known."""
-MOST_FOLDERS: Final = 16
-MOST_FILES: Final = 64
+MAX_FOLDERS: Final = 16
+MAX_FILES: Final = 64
 FILE_BYTES: Final = 2**18
 """Bigger files are left out: inputs that people write are small, and results are often big."""
 TOTAL_BYTES: Final = 2**21
@@ -46,8 +46,8 @@ def small_files(place: Path, disk: Disk, contents: Contents, changed_before: flo
         if found is None or not found.digest or contents.begins_with(folder / name, _PROGRAM):
             continue
         files, size = files + 1, size + found.size
-        if files > MOST_FILES or size > TOTAL_BYTES:
-            raise FolderTooBig(f"more than {MOST_FILES} files or {TOTAL_BYTES // 2**20} MB")
+        if files > MAX_FILES or size > TOTAL_BYTES:
+            raise FolderTooBig(f"more than {MAX_FILES} files or {TOTAL_BYTES // 2**20} MB")
         path = folder.name + "/" + name if is_inner else name
         yield path.encode(errors="surrogateescape"), found.digest
 
@@ -56,16 +56,16 @@ def _entries(place: Path, disk: Disk, folders: list[Path]) -> Iterator[tuple[boo
     """Each name in the folder, then those in `folders`, which may grow meanwhile, and whether it is one of these."""
     for name in _names(place, disk):
         yield False, place, name
-    for folder in folders[:MOST_FOLDERS]:
+    for folder in folders[:MAX_FOLDERS]:
         for name in _names(folder, disk):
             yield True, folder, name
 
 
 def _names(folder: Path, disk: Disk) -> list[str]:
     try:
-        names = disk.some_names(folder, MOST_NAMES + 1)
+        names = disk.some_names(folder, MAX_NAMES + 1)
     except OSError:
         return []
-    if len(names) > MOST_NAMES:
-        raise FolderTooBig(f"more than {MOST_NAMES} names in one")
+    if len(names) > MAX_NAMES:
+        raise FolderTooBig(f"more than {MAX_NAMES} names in one")
     return [name for name in names if not name.startswith(".") and not _BUILD.fullmatch(name)]

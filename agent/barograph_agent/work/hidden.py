@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from barograph_agent.kernel.readings import process_stat
+from barograph_agent.reduce.elf import SEGMENTS, parts
 from barograph_agent.system.processes import Processes
-from barograph_agent.work.build_id import segments
 
 SECURE: Final = "is a setuid or setgid program, into which no library is preloaded"
 STATIC: Final = "is linked statically, so no library is preloaded into it"
 OWN_MPI: Final = "has MPI linked statically, so its calls do not pass through the shim"
 WITHOUT: Final = "was started without LD_PRELOAD in its environment"
+REPLACED: Final = "was started with an LD_PRELOAD that does not name the shim"
+OTHER_USER: Final = "runs as another user, who may not write into the directory of rings"
 REFUSED: Final = "has LD_PRELOAD in its environment, but its dynamic linker did not load the shim"
-LOOKS: Final = (0.3, 1.0, 3.0, 10.0, 60.0, 600.0)
-"""Seconds after the start at which processes are looked at."""
+SCAN_SECONDS: Final = (0.3, 1.0, 3.0, 10.0, 60.0, 600.0)
+"""Seconds after the start at which processes are scanned."""
 MAX_PROGRAMS: Final = 4
 """Programs that are named."""
 MAX_FILE_BYTES: Final = 2**28
@@ -45,14 +47,15 @@ class Hidden(NamedTuple):
 
 
 def of_file(path: str) -> Hidden | None:
-    """What an executable file says; None if a process of it is seen, or nothing speaks against it."""
+    """Why a process of an executable file is not seen; None if it is seen, as far as the file shows."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         # A setuid program need not be readable.
         return Hidden(path, SECURE, is_mpi=False) if _is_secure(path) else None
     try:
-        kinds = {kind for kind, *_ in segments(lambda count, at: os.pread(descriptor, count, at))}
+        _, segments = parts(lambda size, at: os.pread(descriptor, size, at), SEGMENTS)
+        kinds = {segment.kind for segment in segments}
         if not kinds:
             return None
         is_mpi = _contains_mpi(descriptor)
@@ -68,14 +71,14 @@ def of_file(path: str) -> Hidden | None:
 
 
 def of_command(command: Sequence[str], environment: Mapping[str, str]) -> list[Hidden]:
-    """The same of the programs that a command names."""
+    """Hidden programs that a command names."""
     paths = (shutil.which(word, path=environment.get("PATH")) for word in command)
     found = (of_file(path) for path in dict.fromkeys(filter(None, paths)))
     return [one for one in found if one is not None]
 
 
 class HiddenPrograms:
-    """What is found of the processes below one of a run, in looks that become rarer."""
+    """Hidden programs among the descendants of a process, by scans that become rarer."""
 
     def __init__(self, shim: str, processes: Processes) -> None:
         """shim: the name of the library's file."""
@@ -83,15 +86,15 @@ class HiddenPrograms:
         """By path."""
         self._shim = os.fsencode(f"/{shim}")
         self._processes = processes
-        self._looks = list(LOOKS)
+        self._scans = list(SCAN_SECONDS)
         self._known: set[int] = set()
         self._files: dict[str, Hidden | None] = {}
 
-    def look(self, root: int, passed: float) -> None:
-        """Look, if it is time to: passed seconds after the start of the process `root`, which is one of them."""
-        if not self._looks or passed < self._looks[0]:
+    def scan(self, root: int, passed: float) -> None:
+        """Scan, if it is due: passed seconds after the start of the process `root`, which is one of them."""
+        if not self._scans or passed < self._scans[0]:
             return
-        self._looks = [seconds for seconds in self._looks if seconds > passed]
+        self._scans = [seconds for seconds in self._scans if seconds > passed]
         for pid in self._below(root):
             if pid not in self._known and (hidden := self._of_process(pid)):
                 self.found.setdefault(hidden.path, hidden)
@@ -109,10 +112,11 @@ class HiddenPrograms:
     def _of_process(self, pid: int) -> Hidden | None:
         maps = self._processes.show(f"/proc/{pid}/maps", _MAPS_BYTES)
         is_shared = _SHARED_MPI.search(maps) is not None
+        path = self._path(pid)
         if self._shim in maps and is_shared:
             self._known.add(pid)
-            return None
-        path = self._path(pid)
+            is_own = self._processes.user(pid) in (-1, os.getuid())
+            return None if is_own else Hidden(path, OTHER_USER, is_mpi=True)
         if path not in self._files:
             self._files[path] = of_file(path)
         hidden = self._files[path]
@@ -120,8 +124,9 @@ class HiddenPrograms:
             return hidden
         if hidden is not None:
             return hidden._replace(is_mpi=True)
-        preloads = self._shim.decode() in self._processes.environment(pid).get("LD_PRELOAD", "")
-        return Hidden(path, REFUSED if preloads else WITHOUT, is_mpi=True)
+        preloads = self._processes.environment(pid).get("LD_PRELOAD", "")
+        why = REFUSED if self._shim.decode() in preloads else REPLACED if preloads else WITHOUT
+        return Hidden(path, why, is_mpi=True)
 
     def _path(self, pid: int) -> str:
         try:

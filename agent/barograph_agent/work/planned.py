@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from barograph_agent.job.identity import LAUNCHERS
 from barograph_agent.system.processes import Processes
 from barograph_agent.system.system import System
-from barograph_agent.work.evidence import WorkEvidence
-from barograph_agent.work.investigation import Subject, WorkRules, investigate
+from barograph_agent.work.fingerprint import TargetProcess, WorkEvidence, WorkRules, fingerprint
 
 RANKS: Final = ("-n", "-np", "--np", "--ntasks", "--n")
 SECONDS: Final = 5.0
@@ -38,6 +36,11 @@ class PlannedCommand(NamedTuple):
     program: str
     arguments: Sequence[str]
     ranks: int | None
+
+    @property
+    def target(self) -> TargetProcess:
+        """A process that runs this alone, of unknown id."""
+        return TargetProcess(0, self.program, command=b"".join(os.fsencode(word) + b"\0" for word in self.arguments))
 
 
 def parse_planned(command: Sequence[str], environment: Mapping[str, str]) -> PlannedCommand | None:
@@ -69,25 +72,26 @@ def parse_planned(command: Sequence[str], environment: Mapping[str, str]) -> Pla
 def evidence_of(
     command: PlannedCommand, environment: Mapping[str, str], rules: WorkRules, system: System
 ) -> WorkEvidence:
-    """What would be known of rank 0 of a command that is started now, in this folder."""
+    """Evidence of rank 0 of a command that is started now, in this folder."""
     processes = _PlannedProcess(command, environment, "self", system.clock.since_boot() + FUTURE_SECONDS)
-    deadline = system.clock.monotonic() + SECONDS
-    steps = investigate(Subject(0, command.program), rules, system._replace(processes=processes), deadline)
-    return deque(steps, maxlen=1).pop()
+    evidence, deadline = WorkEvidence(), system.clock.monotonic() + SECONDS
+    fingerprint(evidence, deadline, command.target, rules, system._replace(processes=processes))
+    return evidence
 
 
-def investigate_ended(
+def fingerprint_ended(
+    evidence: WorkEvidence,
+    deadline: float,
     command: PlannedCommand,
     launcher: Launcher,
     environment: Mapping[str, str],
     rules: WorkRules,
     system: System,
-    deadline: float,
-) -> Iterator[WorkEvidence]:
-    """What is known of a command whose processes have ended and were not seen, as `investigate`."""
+) -> None:
+    """Fill in the evidence of a command whose processes have ended and were not seen, as `fingerprint`."""
     born = system.clock.since_boot() - (system.clock.now() - launcher.started_at)
     processes = _PlannedProcess(command, environment, str(launcher.pid), born)
-    return investigate(Subject(0, command.program), rules, system._replace(processes=processes), deadline)
+    fingerprint(evidence, deadline, command.target, rules, system._replace(processes=processes))
 
 
 class _PlannedProcess(Processes):
@@ -96,8 +100,8 @@ class _PlannedProcess(Processes):
     ) -> None:
         """parent: the process in /proc whose folder and standard input it has."""
         super().__init__()
+        self._program = command.program
         self._parent = parent
-        self._command = command
         self._environment = dict(environment)
         self._born = round(born_seconds * os.sysconf("SC_CLK_TCK"))
 
@@ -111,12 +115,10 @@ class _PlannedProcess(Processes):
         return super().user(pid or self.own())
 
     def show(self, file: str, most: int = 2**20) -> bytes:
-        if not file.endswith("/cmdline"):
-            return b""
-        return b"".join(os.fsencode(word) + b"\0" for word in self._command.arguments)[:most]
+        return b""
 
     def place(self, pid: int, name: str) -> Path:
-        places = {"exe": Path(self._command.program), "root": Path("/")}
+        places = {"exe": Path(self._program), "root": Path("/")}
         return places.get(name, Path("/proc") / self._parent / name)
 
 

@@ -13,7 +13,7 @@ MAPS_BYTES: Final = 2**22
 """What is read of the list of a process's mapped files."""
 FIRST_CORE_BYTES: Final = 4096
 """What is read of /proc/cpuinfo: the first core has less."""
-MOST_TEXT: Final = 100
+MAX_TEXT: Final = 100
 MPI_DIGITS: Final = 6
 _MPI: Final = re.compile(
     rb"/[^\n]*/libmpi(?:ch|abi|_ibm|_cray|_gnu\w*|_intel\w*|_nvidia\w*|_aocc\w*)?\.so[^/\n]*$", re.M
@@ -33,7 +33,7 @@ def platform(pid: int, processes: Processes, contents: Contents) -> dict[str, st
         "firmware": _joined(("bios", _line(processes.show(_BIOS))), ("microcode", core.get("microcode", ""))),
         "node": _node(core, _line(processes.show("/sys/devices/system/cpu/present"))),
     }
-    return {name: text[:MOST_TEXT] for name, text in found.items() if text}
+    return {name: text[:MAX_TEXT] for name, text in found.items() if text}
 
 
 def _mpi(pid: int, processes: Processes, contents: Contents) -> str:

@@ -15,11 +15,6 @@ class Salt:
     def __init__(self, secret: bytes) -> None:
         self._key = hashlib.blake2b(secret, digest_size=32).digest()
 
-    @property
-    def name(self) -> str:
-        """Tells this salt from others."""
-        return self._digest(b"salt", b"", CONTENT_BYTES)
-
     def word(self, word: bytes) -> str:
         """The digest of a word of a command line: 12 hex digits."""
         return self._digest(b"word", word, WORD_BYTES)

@@ -1,4 +1,4 @@
-"""Changes at the time of an onset: new nodes, neighbouring jobs, changes of level of other workloads.
+"""Changes at the time of an onset: new nodes, and neighbouring jobs.
 
 Coincidences are not causes, but what an operator would check first.
 """
@@ -12,15 +12,13 @@ from typing import Final, NamedTuple
 from barograph_modeler.state import lru
 
 WORKLOADS: Final = 10_000
-HOSTS: Final = 4_096
-"""Nodes kept per workload; the least recently used are evicted."""
-CHANGES: Final = 1_000
-"""Changes of level kept, over all workloads."""
-FEWEST_RUNS: Final = 3
-"""Fewest earlier runs for a node to count as new."""
+MAX_RUNS: Final = 32  # latest ones of a workload, of which the nodes are kept
+MIN_RUNS: Final = 3
+"""Least number of earlier runs for a node to count as new."""
 BEFORE_SECONDS: Final = 30.0
 AFTER_SECONDS: Final = 2.0
 """A neighbour coincides if it began within these times before or after the onset, which is known to two windows."""
+MAX_SPANS: Final = 4_096  # spans of BEFORE_SECONDS whose starts of jobs are kept
 NAMES: Final = 3
 
 
@@ -39,35 +37,27 @@ class Neighbour(NamedTuple):
     started_at: float
 
 
-class WorkloadPast:
-    """Earlier runs of one workload."""
-
-    __slots__ = ("ended_at", "hosts", "runs")
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self.ended_at = 0.0
-        self.hosts: OrderedDict[str, None] = OrderedDict()
-
-
 class Coincidences:
-    """Nodes of earlier runs by workload, and changes of level, to find coincidences."""
+    """Nodes of earlier runs by workload, and starts of jobs, to find coincidences."""
 
     def __init__(self) -> None:
-        self._pasts: OrderedDict[str, WorkloadPast] = OrderedDict()
-        self._changes: deque[tuple[str, float]] = deque(maxlen=CHANGES)
+        self._pasts: OrderedDict[str, deque[frozenset[str]]] = OrderedDict()
+        self._starts: OrderedDict[int, list[tuple[float, str]]] = OrderedDict()
 
-    def ended(self, workload: str, hosts: Sequence[str], at: float) -> None:
-        """Record an ended run. hosts: its nodes, empty if unknown. at: Unix seconds."""
-        past = lru.get(self._pasts, workload, WorkloadPast, WORKLOADS)
-        past.ended_at = max(past.ended_at, at)
-        past.runs += bool(hosts)
-        for name in hosts:
-            lru.store(past.hosts, name, None, HOSTS)
+    def began(self, job: str, started_at: float) -> None:
+        """Record the start of a job, Unix seconds."""
+        lru.get(self._starts, int(started_at // BEFORE_SECONDS), list, MAX_SPANS).append((started_at, job))
 
-    def changed(self, workload: str, at: float) -> None:
-        """Record a regime of the workload closed by the modeler. at: Unix seconds."""
-        self._changes.append((workload, at))
+    def near(self, onset_at: float) -> list[tuple[float, str]]:
+        """Starts and names of the jobs that began at about the time of an onset, as far as they are known."""
+        first, last = onset_at - BEFORE_SECONDS, onset_at + AFTER_SECONDS
+        spans = range(int(first // BEFORE_SECONDS), int(last // BEFORE_SECONDS) + 1)
+        return [one for span in spans for one in self._starts.get(span, ()) if first <= one[0] <= last]
+
+    def ended(self, workload: str, hosts: Sequence[str]) -> None:
+        """Record an ended run. hosts: its nodes, empty if unknown."""
+        if hosts:
+            lru.get(self._pasts, workload, lambda: deque(maxlen=MAX_RUNS), WORKLOADS).append(frozenset(hosts))
 
     def find(
         self, workload: str, hosts: Iterable[str], blamed: Iterable[str], onset_at: float, near: Iterable[Neighbour]
@@ -75,35 +65,21 @@ class Coincidences:
         """What coincides with an onset, the most specific first.
 
         hosts: nodes of the job. blamed: stragglers among them; if there are any, only they are considered. near: other
-        running jobs.
+        running jobs that began at about that time.
         """
         watched = frozenset(blamed) & frozenset(hosts) or frozenset(hosts)
-        return [*_began(watched, onset_at, near), *self._new(workload, watched), *self._since(workload, onset_at)]
+        return [*_began(watched, onset_at, near), *self._new(workload, watched)]
 
     def _new(self, workload: str, hosts: frozenset[str]) -> list[Coincidence]:
-        past = self._pasts.get(workload)
-        if past is None or past.runs < FEWEST_RUNS:
+        past = self._pasts.get(workload, deque())
+        if len(past) < MIN_RUNS or not (new := sorted(hosts.difference(*past))):
             return []
-        new = sorted(hosts - past.hosts.keys())
-        if not new:
-            return []
-        text = f"first run on {_listed(new)} ({past.runs} runs before)"
-        return [Coincidence(text, {"new_nodes": len(new), "earlier_runs": past.runs})]
-
-    def _since(self, workload: str, onset_at: float) -> list[Coincidence]:
-        past = self._pasts.get(workload)
-        if past is None:
-            return []
-        changed = {name for name, at in self._changes if past.ended_at < at <= onset_at and name != workload}
-        if not changed:
-            return []
-        plural = "s" * (len(changed) > 1)
-        text = f"first run since {len(changed)} other workload{plural} changed level"
-        return [Coincidence(text, {"changed_workloads": len(changed)})]
+        text = f"first run on {_listed(new)} ({len(past)} runs before)"
+        return [Coincidence(text, {"new_nodes": len(new), "earlier_runs": len(past)})]
 
 
 def _began(hosts: frozenset[str], onset_at: float, near: Iterable[Neighbour]) -> list[Coincidence]:
-    found = [one for one in near if one.hosts & hosts and -AFTER_SECONDS <= onset_at - one.started_at <= BEFORE_SECONDS]
+    found = [one for one in near if one.hosts & hosts]
     if not found:
         return []
     first = min(found, key=lambda one: abs(onset_at - one.started_at))

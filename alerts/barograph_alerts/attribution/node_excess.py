@@ -34,9 +34,6 @@ MIN_DENSITY: Final = -40.0
 PRIOR_ALWAYS: Final = (1.0, 2.0)
 """Slow nodes that were slow in all of their jobs, of so many, beside those that were observed; the others are slow
 since any one of them, each as likely."""
-FIRST_SPREAD: Final = 0.1
-"""What the node of rank 0 has beyond the others, as long as few jobs have shown it: it often has work of its own."""
-FIRST_FREEDOM: Final = 4
 PRIOR_SLOW: Final = (0.1, 100.0)
 PRIOR_UNEVEN: Final = (1.0, 50.0)
 """Slow nodes, and nodes to which a program gives more, of so many, beside those that were observed."""
@@ -49,14 +46,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class _Compared(NamedTuple):
-    """The nodes of a job. densities: logarithms, nodes x (1 + SLOWNESS), if it is ordinary or so slow.
-
-    is_first: whether they have rank 0, in a job of a program without a history.
-    """
+    """The nodes of a job. densities: logarithms, nodes x (1 + SLOWNESS), if it is ordinary or so slow."""
 
     nodes: npt.NDArray[np.int64]
     densities: npt.NDArray[np.float32]
-    is_first: bool
 
 
 class SlowProbabilities(NamedTuple):
@@ -90,7 +83,7 @@ class NodeExcesses:
     Programs give the same place more work in each run. Where runs before it have shown how much, that is subtracted.
     Elsewhere a program counts once on each node, however many runs and inputs there are.
 
-    The node of rank 0 is compared with the others as those of rank 0 differ from them, and with a v of its own.
+    The node of rank 0, which often has work of its own, counts only where it is known how much.
 
     The expected share of ordinary ones among the significant is the mean of their probabilities, at most `false`.
     """
@@ -105,15 +98,12 @@ class NodeExcesses:
         self._spreads: deque[float] = deque(maxlen=MAX_SPREADS)
         self._always = PRIOR_ALWAYS[0] / PRIOR_ALWAYS[1]
         self._slow = PRIOR_SLOW[0] / PRIOR_SLOW[1]
-        self._first_spreads: deque[float] = deque(maxlen=MAX_SPREADS)
-        self._uneven = np.full(2, PRIOR_UNEVEN[0] / PRIOR_UNEVEN[1])
-        """Of nodes with other ranks, and of those with rank 0."""
+        self._uneven = PRIOR_UNEVEN[0] / PRIOR_UNEVEN[1]
 
-    def add(self, excess: Mapping[str, float], program: str = "", first: Mapping[str, float] | None = None) -> None:
+    def add(self, excess: Mapping[str, float], program: str = "") -> None:
         """Add a job, of a program that has not shown yet how it divides its work. program: its name, if known.
 
-        excess: logarithms of own work over that of the others, of two nodes or more. first: the same of the node of
-        rank 0, if known.
+        excess: logarithms of own work over that of the others, of two nodes or more.
         """
         if len(excess) < 2:
             return
@@ -126,24 +116,7 @@ class NodeExcesses:
         found = (PRIOR_SPREADS * usual**2 + (x.size - 2) * own**2) / (PRIOR_SPREADS + x.size - 2)
         scale = np.sqrt(np.maximum(found, MIN_SPREAD**2) * (1 + 1.57 / (x.size - 1)))
         self._spreads.append(_spread(ordered))
-        self._add_fresh(list(excess), program, beyond, scale, freedom)
-        for host, more in (first or {}).items():
-            usual_first = PRIOR_SPREADS * [FIRST_SPREAD] + list(self._first_spreads)
-            wide = np.array([math.hypot(float(np.median(scale)), float(np.median(usual_first)))])
-            self._add_fresh([host], program, np.array([more]), wide, FIRST_FREEDOM, is_first=True)
-            self._first_spreads.append(1.4826 * abs(more))
-
-    def _add_fresh(
-        self,
-        hosts: list[str],
-        program: str,
-        excess: Floats,
-        scale: Floats,
-        freedom: int,
-        *,
-        is_first: bool = False,
-    ) -> None:
-        """Add the nodes of which this program was not compared yet."""
+        hosts = list(excess)
         fresh = np.ones(len(hosts), bool)
         if program:
             fresh = np.array([(program, host) not in self._seen for host in hosts])
@@ -151,7 +124,7 @@ class NodeExcesses:
                 self._seen[program, host] = None
             while len(self._seen) > MAX_COMPARED:
                 self._seen.popitem(last=False)
-        self._add(np.array(hosts)[fresh].tolist(), excess[fresh], scale[fresh], freedom, is_first=is_first)
+        self._add(np.array(hosts)[fresh].tolist(), beyond[fresh], scale[fresh], freedom)
 
     def add_places(self, hosts: Sequence[str], beyond: PlaceLevels) -> None:
         """Add a job of which it is known what its places have. beyond: of each node, excess over that."""
@@ -164,8 +137,7 @@ class NodeExcesses:
         nodes = np.concatenate([one.nodes for one in reversed(self._jobs)])
         order = np.argsort(nodes, kind="stable")
         densities = np.concatenate([one.densities for one in reversed(self._jobs)])[order]
-        is_first = np.concatenate([np.full(len(one.nodes), one.is_first) for one in reversed(self._jobs)])[order]
-        slots = _Slots(nodes[order], densities, is_first)
+        slots = _Slots(nodes[order], densities)
         for _ in range(STEPS):
             ordinary, uneven, always = slots.ordinary(self._slow, self._uneven, self._always)
             slow = float((1 - ordinary).sum())
@@ -173,15 +145,13 @@ class NodeExcesses:
             self._always = (PRIOR_ALWAYS[0] + of_slow) / (PRIOR_ALWAYS[1] + slow)
             self._slow = (PRIOR_SLOW[0] + slow) / (PRIOR_SLOW[1] + ordinary.size)
             # A node that was slow and was repaired has many.
-            of_programs = (ordinary * np.minimum(uneven, 1.0)).sum(axis=1)
-            self._uneven = (PRIOR_UNEVEN[0] + of_programs) / (PRIOR_UNEVEN[1] + (ordinary * slots.counts).sum(axis=1))
+            of_programs = float((ordinary * np.minimum(uneven, 1.0)).sum())
+            self._uneven = (PRIOR_UNEVEN[0] + of_programs) / (PRIOR_UNEVEN[1] + float((ordinary * slots.jobs).sum()))
         names = {number: host for host, number in self._ids.items()}
         found = {names[number]: p for number, p in zip(slots.nodes.tolist(), ordinary.tolist(), strict=True)}
         return SlowProbabilities(found, _limit(np.sort(ordinary), false))
 
-    def _add(
-        self, hosts: Sequence[str], excess: Floats, scale: Floats, freedom: int, *, is_first: bool = False
-    ) -> None:
+    def _add(self, hosts: Sequence[str], excess: Floats, scale: Floats, freedom: int) -> None:
         if not len(hosts):
             return
         x = np.clip(excess, LOWEST * scale, SLOWNESS[-1])[:, None]
@@ -190,7 +160,7 @@ class NodeExcesses:
         if len(self._ids) > MAX_COMPARED:
             self._forget()
         nodes = np.array([self._ids.setdefault(host, len(self._ids)) for host in hosts])
-        self._jobs.append(_Compared(nodes, densities.astype(np.float32), is_first))
+        self._jobs.append(_Compared(nodes, densities.astype(np.float32)))
         self._size += len(hosts)
         while self._size > MAX_COMPARED and len(self._jobs) > 1:
             self._size -= len(self._jobs.popleft().nodes)
@@ -205,40 +175,34 @@ class NodeExcesses:
 class _Slots:
     """All nodes in all of their jobs: by node, the newest job first."""
 
-    def __init__(
-        self, nodes: npt.NDArray[np.int64], densities: npt.NDArray[np.float32], is_first: npt.NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, nodes: npt.NDArray[np.int64], densities: npt.NDArray[np.float32]) -> None:
         self._begins = np.flatnonzero(np.diff(nodes, prepend=-1))
         self._node = np.cumsum(np.diff(nodes, prepend=-1) != 0) - 1
         self.nodes = nodes[self._begins]
-        self._jobs = np.diff(np.append(self._begins, nodes.size))
-        self._first = is_first.astype(int)
-        self.counts = np.array([np.add.reduceat(one.astype(float), self._begins) for one in (~is_first, is_first)])
-        """Jobs of each node with other ranks, and with rank 0."""
+        self.jobs = np.diff(np.append(self._begins, nodes.size))
+        """Of each node."""
         self._densities = densities
         self._other = logsumexp(densities[:, 1:], axis=1) - math.log(SLOWNESS.size)
 
-    def ordinary(self, slow: float, uneven: Floats, always: float) -> tuple[Floats, Floats, Floats]:
+    def ordinary(self, slow: float, uneven: float, always: float) -> tuple[Floats, Floats, Floats]:
         """The probability that each is ordinary; in how many jobs its program gave it more then; and the probability
         that it was slow in all of its jobs, if it is slow. Shares of all, and `always` of those that are slow.
         """
-        other = self._other + np.log(uneven)[self._first].astype(np.float32)
-        regular = np.log1p(-uneven)[self._first].astype(np.float32)
-        found = np.logaddexp(self._densities + regular[:, None], other[:, None])
+        other = self._other + np.float32(math.log(uneven))
+        found = np.logaddexp(self._densities + np.float32(math.log1p(-uneven)), other[:, None])
         ratios = (found[:, 1:] - found[:, :1]).astype(float)
         # Of the newest job, of the two newest, and so on to all of a node's.
         sums = np.cumsum(ratios, axis=0)
         sums -= (sums[self._begins] - ratios[self._begins])[self._node]
         most = np.maximum.reduceat(sums, self._begins)
         later = most + np.log(np.add.reduceat(np.exp(sums - most[self._node]), self._begins))
-        later -= np.log(self._jobs)[:, None]
-        total = sums[self._begins + self._jobs - 1]
+        later -= np.log(self.jobs)[:, None]
+        total = sums[self._begins + self.jobs - 1]
         first = logsumexp(total, axis=1) + math.log(always)
         either = np.logaddexp(first, logsumexp(later, axis=1) + math.log(1 - always))
         odds = either - math.log(SLOWNESS.size) + math.log(slow / (1 - slow))
         given = np.exp(other - found[:, 0]).astype(float)
-        of_programs = np.array([np.add.reduceat(given * (self._first == one), self._begins) for one in (0, 1)])
-        return np.asarray(expit(-odds)), of_programs, np.exp(first - either)
+        return np.asarray(expit(-odds)), np.add.reduceat(given, self._begins), np.exp(first - either)
 
 
 def _spread(ordered: Floats) -> float:

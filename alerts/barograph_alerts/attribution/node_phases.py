@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -33,14 +33,13 @@ MIN_SHARE: Final = 0.8
 class NodeComparison(NamedTuple):
     """The nodes of a job. excess: of own work over the median of the nodes, as logarithms, by node.
 
-    places: the work of all nodes by place, None where ranks or work of one are not known. first: the node of rank 0,
-    which is not in `excess`, and its own over the median of the others, where they can be compared.
+    The node of rank 0 is not among them. places: the work of all nodes by place, None where ranks or work of one are
+    not known.
     """
 
     job: str
     excess: Mapping[str, float]
     places: PlaceWork | None = None
-    first: Mapping[str, float] = {}
 
 
 class NodePhases:
@@ -79,16 +78,17 @@ class NodePhases:
                 job.first = str(host)
             job.ranks.setdefault(int(number), NodeRanks()).add(str(host), int(lowest), int(ranks), int(size))
 
-    def take(self, now: float) -> list[NodeComparison]:
-        """Compare the nodes of jobs that are complete. now: seconds of a clock that does not jump far."""
+    def take(self, now: float, is_watched: Callable[[str], bool] = lambda name: False) -> list[NodeComparison]:
+        """Compare the nodes of jobs that are complete. now: seconds of a clock that does not jump far.
+
+        is_watched: whether the verdict of a job, which may name nodes, is to come: it is left for later.
+        """
         found = []
         for name, job in list(self._jobs.items()):
-            if job.is_settled(now):
+            if job.is_settled(now) and not is_watched(name):
                 del self._jobs[name]
                 if excess := job.excess():
-                    first = {host: one for host, one in excess.items() if host == job.first}
-                    others = {host: one for host, one in excess.items() if host != job.first}
-                    found.append(NodeComparison(name, others, job.places(), first))
+                    found.append(NodeComparison(name, excess, job.places()))
         return found
 
 
@@ -123,16 +123,12 @@ class _Job:
         return now - self._at >= SETTLED_SECONDS
 
     def excess(self) -> dict[str, float]:
-        """Logarithms of own work over the median of the nodes but that of rank 0; empty where they cannot be compared.
-
-        The node of rank 0 has one if all of these classes are known of it.
-        """
+        """Logarithms of own work over the median of the nodes, without that of rank 0; empty if not comparable."""
         hosts = {host for nodes in self._own.values() for host in nodes} - {self.first}
         if len(hosts) < 2:
             return {}
         total = shared = 0.0
         sums = dict.fromkeys(hosts, 0.0)
-        is_first_known = bool(self.first)
         for nodes in self._own.values():
             usual = median(own.mean for own in nodes.values())
             seconds = usual * median(own.intervals for own in nodes.values())
@@ -144,13 +140,8 @@ class _Job:
                 among = median(nodes[host].mean for host in hosts)
                 for host in hosts:
                     sums[host] += seconds * log_ratio(nodes[host].mean, among)
-                if is_first_known := is_first_known and self.first in nodes and nodes[self.first].mean > 0:
-                    of_first = nodes[self.first].mean
-                    sums[self.first] = sums.get(self.first, 0.0) + seconds * log_ratio(of_first, among)
         if shared < max(MIN_SECONDS, MIN_SHARE * total):
             return {}
-        if not is_first_known:
-            sums.pop(self.first, None)
         return {host: one / shared for host, one in sums.items()}
 
     def places(self) -> PlaceWork | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from barograph_agent.protocol.tables import ITERATIONS
 from barograph_alerts.attribution.alignment import Alignment, Outcome, Part
 from barograph_alerts.attribution.work import Work, WorkSpan
-from barograph_alerts.places import NodeRanks
+from barograph_alerts.places import NodeRanks, Unit
 from barograph_modeler.state import lru
 
 MAX_PARTS: Final = 16_384
@@ -33,8 +33,8 @@ class NodeWork:
     """
 
     def __init__(self) -> None:
-        self.has_iterations = False
-        """Whether the newest row is about iterations, not about sync points."""
+        self.unit: Unit = "sync point"
+        """Of the newest row."""
         self._nodes = 0
         """0 until that is known."""
         self._host = ""
@@ -64,7 +64,7 @@ class NodeWork:
         if not self._nodes:
             self._early.append(row)
             return None
-        self.has_iterations = int(row["world"]) >= ITERATIONS
+        self.unit = _unit(int(row["world"]))
         if self._nodes == 1:
             return _of_ranks(row)
         number = int(row["world"])
@@ -126,7 +126,11 @@ class NodeWork:
             # All ranks leave the last sync point together.
             self._ahead = {host: part.ended_at - ended_at for host, part in parts.items()}
         places = self._places.get(number % ITERATIONS, {})
-        return WorkSpan(ended_at, tuple(_of_nodes(parts, places)), exact=True)
+        return WorkSpan(ended_at, tuple(_of_nodes(parts, places)), _unit(number))
+
+
+def _unit(number: int) -> Unit:
+    return "iteration" if number >= ITERATIONS else "sync point"
 
 
 def _part(row: Row) -> Part:
@@ -146,20 +150,14 @@ def _part(row: Row) -> Part:
 
 
 def _of_nodes(parts: Mapping[str, Part], places: Mapping[str, int]) -> Iterator[Work]:
-    """The work of each node. The others waited for the node whose last rank waited least."""
-    # Of each sync point, since a node may lack some within its blocks.
-    waits = {host: part.least_wait / part.count for host, part in parts.items()}
-    least = min(waits.values())
-    blame = (sum(waits.values()) - least) / (len(waits) - 1) - least
+    """The work of each node."""
     for host, part in parts.items():
-        last = blame * part.count if waits[host] == least else 0.0
         waited = (part.p2p + part.wait) / part.ranks
         yield Work(
             host,
             part.count,
             part.own / part.ranks,
             waited,
-            last,
             p2p_seconds=part.p2p / part.ranks,
             rank=part.rank,
             busiest_seconds=part.busiest,
@@ -176,6 +174,6 @@ def _of_ranks(row: Row) -> WorkSpan | None:
     waited = float(row["p2p_seconds"]) + float(row["wait_seconds"])
     least = float(row["least_wait_seconds"])
     others = (waited - least) / (ranks - 1)
-    first = Work(BUSIEST, count, busiest, least, others, f"rank {int(row['own_rank'])}")
-    rest = Work(OTHERS, count, (own - busiest) / (ranks - 1), others, 0.0, ranks=ranks - 1)
-    return WorkSpan(float(row["ended_at"]), (first, rest), exact=True)
+    first = Work(BUSIEST, count, busiest, least, f"rank {int(row['own_rank'])}")
+    rest = Work(OTHERS, count, (own - busiest) / (ranks - 1), others, ranks=ranks - 1)
+    return WorkSpan(float(row["ended_at"]), (first, rest), _unit(int(row["world"])))

@@ -1,10 +1,10 @@
-"""Nodes that delay job after job: what is known of them, which check suggests itself, and rows of `suspects`."""
+"""Nodes that delay job after job: what is known of them, and rows of `suspects`."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barograph_alerts.attribution.fleet import MIN_EXCESS, NodeRanking, NodeRecord
@@ -16,15 +16,11 @@ MIN_SCORE: Final = 0.5
 STEP: Final = 0.1
 """Change of the score after which there is a further row."""
 MAX_NODES: Final = 1_000
-SLOW_PROBE: Final = 1.03
-"""Time of the fixed computation over its median on other nodes from which the processor is suggested."""
-
-Probe = Callable[[str], float]
-"""The fixed computation of a node relative to the median of other nodes; NaN if unknown."""
+ADVICE: Final = "a benchmark of processor and memory beside another node"
 
 
 class Suspect(NamedTuple):
-    """A node. excess: mean of its own work over the median of its jobs' nodes, as a share; NaN if never compared.
+    """A node. excess: mean of its own work over the median of its jobs' nodes, as a share.
 
     suspected: whether the evidence is significant, and large enough to matter.
     """
@@ -34,25 +30,17 @@ class Suspect(NamedTuple):
     score: float
     excess: float
     suspected: bool
-    check: str
 
 
-def suspects(nodes: NodeRanking, probe: Probe, count: int) -> list[Suspect]:
+def suspects(nodes: NodeRanking, count: int) -> list[Suspect]:
     """The nodes with most evidence, at most `count`."""
     found = []
     for host, record, score in nodes.ranking(count):
-        excess = math.expm1(record.excess / record.compared) if record.compared else math.nan
-        matters = not excess < MIN_EXCESS
-        found.append(Suspect(host, record, score, excess, score > 1 and matters, _check(probe(host))))
+        excess = math.expm1(record.excess / record.jobs)
+        # What an alarm puts down to a node matters, however few of its jobs that were.
+        matters = excess >= MIN_EXCESS or record.log_e > 0
+        found.append(Suspect(host, record, score, excess, score > 1 and matters))
     return found
-
-
-def _check(ratio: float) -> str:
-    if ratio >= SLOW_PROBE:
-        return f"a fixed computation takes {ratio:.2f} times as long as on other nodes: clock, power limit, temperature"
-    if not math.isnan(ratio):
-        return "a fixed computation is as fast as on other nodes: memory bandwidth and errors, other processes"
-    return "a benchmark of processor and memory beside another node"
 
 
 class SuspectRows:
@@ -84,7 +72,7 @@ def _row(one: Suspect, now: float) -> Output:
         "score": one.score,
         "excess": one.excess,
         "suspected": int(one.suspected),
-        "check": one.check,
-        "at": now,
+        "advice": ADVICE,
+        "time": now,
     }
     return Output("suspects", 1, columns)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barograph_alerts.places import Unit
+
 
 class Work(NamedTuple):
     """One member of a job, a rank or a node, over one span.
 
     syncs: number of sync points. own_seconds: own work between them. wait_seconds: time in sync points and waiting for
-    messages. blame_seconds: mean time that the others waited in sync points to which this member came last.
-    label: display name if `name` is a role such as "the busiest rank". p2p_seconds: waiting for messages alone, as far
-    as it is known. busiest_seconds: own work of the node's rank with most. rank: one of the node's, -1 if unknown.
+    messages. label: display name if `name` is a role such as "the busiest rank". p2p_seconds: waiting for messages
+    alone. busiest_seconds: own work of the node's rank with most. rank: one of the node's, -1 if unknown.
     place: of a node among those of its world, in the order of their lowest ranks; -1 if unknown. ranks: how many the
     seconds are a mean of.
     """
@@ -23,7 +24,6 @@ class Work(NamedTuple):
     syncs: int
     own_seconds: float
     wait_seconds: float
-    blame_seconds: float
     label: str = ""
     p2p_seconds: float = 0.0
     rank: int = -1
@@ -38,11 +38,8 @@ class Work(NamedTuple):
 
 
 class WorkSpan(NamedTuple):
-    """All members over the same sync points, which ended at `ended_at` (Unix seconds).
-
-    exact: whether own_seconds excludes waiting for messages; it does if point-to-point calls were timed.
-    """
+    """All members over the same sync points, which ended at `ended_at` (Unix seconds)."""
 
     ended_at: float
     members: tuple[Work, ...]
-    exact: bool
+    unit: Unit = "sync point"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-State: TypeAlias = Literal["unknown", "healthy", "inconclusive", "slow", "fast", "stalled"]
-Kind: TypeAlias = Literal["slow", "fast", "stalled"]
+State: TypeAlias = Literal["unknown", "healthy", "inconclusive", "slow", "stalled"]
+Kind: TypeAlias = Literal["slow", "stalled"]
 Basis: TypeAlias = Literal[
     "its history", "its own first windows", "its runtimes", "scaling", "its pace before", "the other workers"
 ]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from array import array
-from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from statistics import median
 from typing import Final
 
 from barograph_alerts.detection.baseline import FIRST, Baseline
-from barograph_alerts.detection.sequential import Sequential, p_value
+from barograph_alerts.detection.sequential import Residuals, Sequential
 from barograph_modeler.pace.pace import MINIMUM_SHARE, PaceRatio
 from barograph_modeler.pace.windows import Window
 
@@ -19,9 +17,10 @@ TESTED: Final = 0.6
 """Share of the margin in the null hypothesis; slowdowns between it and the margin are evidence, but do not alarm."""
 COLD_MARGIN: Final = 1.5
 """Factor of the margin without a history."""
-RESIDUALS: Final = 512
 SETTLING: Final = (30, 60, 120)
 """Numbers of windows at which the reference is estimated again."""
+SAMPLE: Final = 4
+"""Windows for each independent one that the tolerance is for, at least."""
 PATIENCE: Final = 120
 """Newest windows among which comparable first windows are searched."""
 
@@ -35,26 +34,19 @@ class SelfChange:
     long. The p-value is the larger of those by the history's residuals and by the job's own, so that neither a job
     nor a period of high variability alarms.
 
-    alpha: of the test. history: p-value of an excess by the history's residuals; None without a history.
+    alpha: of the test. history: p-value of an excess by the history's residuals; None without a history. windows: as in
+    `Sequential`.
     """
 
-    __slots__ = (
-        "_baseline",
-        "_first",
-        "_held",
-        "_history",
-        "_margin",
-        "_own",
-        "_tolerance",
-        "cold",
-        "reference",
-        "slow",
-    )
-
     def __init__(
-        self, baseline: Baseline, alpha: float, margin: float, history: Callable[[float], float] | None
+        self,
+        baseline: Baseline,
+        alpha: float,
+        margin: float,
+        history: Callable[[float], float] | None,
+        windows: int = 0,
     ) -> None:
-        self.slow = Sequential(alpha)
+        self.slow = Sequential(alpha, windows)
         self.reference = math.nan
         self.cold = history is None
         self._baseline = baseline
@@ -62,7 +54,7 @@ class SelfChange:
         self._history = history
         self._first: deque[Window] | None = deque(maxlen=PATIENCE)
         self._tolerance = math.nan
-        self._own = array("d")
+        self._own, self._power = Residuals((), SAMPLE), 1.0
         self._held: list[float] = []
 
     def add(self, window: Window, *, disturbed: bool) -> PaceRatio | None:
@@ -75,10 +67,13 @@ class SelfChange:
         if ratio.share < MINIMUM_SHARE or math.isnan(ratio.log):
             return None
         excess = ratio.log - self.reference - self._tolerance
-        p = p_value(self._own, excess)
+        p = self._own.p_value(excess)
         if self._history is not None and not self.cold:
             p = max(p, self._history(excess))
-        self.slow.add(p, window.started_at, ratio.actual_seconds, ratio.expected_seconds * math.exp(self.reference))
+        expected = ratio.expected_seconds * math.exp(self.reference)
+        power = min(1.0, self._power * self._own.independent)
+        self.slow.add(p, window.started_at, ratio.actual_seconds, expected, power)
+        self._own.follow(ratio.log - self.reference)
         if not disturbed:
             self._add_residual(ratio.log - self.reference)
         return ratio
@@ -103,7 +98,7 @@ class SelfChange:
         self.cold = self.cold or median(map(self._baseline.by_history, usable)) < MINIMUM_SHARE
         logs = [ratio.log for ratio in map(self._baseline.compare, usable) if ratio.share >= MINIMUM_SHARE]
         self.reference = 0.0
-        self._own = array("d", sorted(logs))
+        self._own = Residuals(logs, SAMPLE)
         self._settle()
         self._first = None
 
@@ -111,18 +106,19 @@ class SelfChange:
         """Add a residual to the job's own, once it is not part of an excursion that may become an alarm."""
         self._held.append(residual)
         if self.slow.quiet:
-            for one in self._held[: max(0, RESIDUALS - len(self._own))]:
-                insort(self._own, one)
-                if len(self._own) in SETTLING:
+            for held in self._held:
+                self._own.insert(held)
+                if len(self._own.values) in SETTLING:
                     self._settle()
             self._held.clear()
 
     def _settle(self) -> None:
         """Set the reference to the median of the job's own windows so far, and the tolerance by its error."""
-        shift = median(self._own)
+        shift = median(self._own.values)
         level = self.reference + shift
         self.reference = level if self.cold else max(level, -math.log1p(self.margin))
-        self._own = array("d", (one - shift for one in self._own))
-        # Neighbouring windows are correlated: the effective sample size is taken as a fourth.
-        error = 1.4826 * median(map(abs, self._own)) * math.sqrt(4 / len(self._own))
+        self._own.shift(-shift)
+        windows = max(SAMPLE, 1 / self._own.independent)
+        error = 1.4826 * median(map(abs, self._own.values)) * math.sqrt(windows / len(self._own.values))
         self._tolerance = math.log1p(TESTED * self.margin) + 2 * error
+        self._power = self._own.power(self._tolerance)

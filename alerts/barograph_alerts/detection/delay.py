@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
@@ -111,7 +112,7 @@ class DelayTest:
     what the next point may take, so that what is overdue counts while it is. Against the history counts what exceeds
     `tolerance`, the logarithm of the slowdown up to which healthy runs differ; against the job's own pace what exceeds
     the margin, from ENOUGH runs on. Each delay is compared with those that healthy runs had against each other.
-    Windows in classes that the history does not have are no delay: the job does something else there.
+    Windows in classes that the history does not have, or not there, are no delay: the job does something else.
 
     risk: of a false alarm, between 0 and 1. margin: slowdown that does not matter. others: classes of the history
     besides those that measure progress.
@@ -121,17 +122,18 @@ class DelayTest:
         self, progress: ProgressProfile, risk: float, margin: float, tolerance: float, others: Set[int] = frozenset()
     ) -> None:
         self._progress = progress
-        self._known = progress.classes | others
+        self._known = progress.classes.keys() | others
         self._risk = risk / 2
         own = math.log1p(margin) if progress.runs >= ENOUGH else tolerance
         self._delays = (
             OneDelay(progress, tolerance, self._risk, own=False),
             OneDelay(progress, own, self._risk, own=True),
         )
-        self._counted = 0
+        self._counted, self._had = 0, Counter[int]()
         self._point = 0
         self._passed_at = self._until = math.nan
-        self._void = False
+        self._void = self.is_apart = False
+        """Whether the latest window has what earlier runs did not do there."""
         self.ratio: PaceRatio | None = None
         """The pace over the points that the latest window has passed; None if it passed none."""
 
@@ -139,7 +141,10 @@ class DelayTest:
         """Add the job's next window."""
         if math.isnan(self._until):
             self._passed_at = self._until = window.started_at
-        if window.share(self._known) < MINIMUM_SHARE:
+        self._had.update(window.counts)
+        is_in_order = self._progress.is_in_order(window.counts, self._had)
+        self.is_apart = window.share(self._known) < MINIMUM_SHARE or not is_in_order
+        if self.is_apart:
             self.reset()
         points, seconds = self._progress.points, self._progress.seconds
         counted = self._counted + self._progress.count(window.counts)
@@ -153,7 +158,8 @@ class DelayTest:
             self._passed_at = at
             self._point += 1
         actual, usual = self._passed_at - began_at, float(seconds[self._point] - seconds[began])
-        self.ratio = PaceRatio(log_ratio(actual, usual), 1.0, actual, usual) if actual > 0 and usual > 0 else None
+        is_usual = not self._void and actual > 0 and usual > 0
+        self.ratio = PaceRatio(log_ratio(actual, usual), 1.0, actual, usual) if is_usual else None
         self._counted, self._until = counted, window.ended_at
         if self._void:
             self._passed_at, self._void = window.ended_at, False
@@ -166,7 +172,9 @@ class DelayTest:
         points, seconds = self._progress.points, self._progress.seconds
         if math.isnan(self._passed_at) or self._over or self._void:
             return
-        if self._counted + self._progress.count(counts) >= points[self._point + 1]:
+        counted = self._counted + self._progress.count(counts)
+        is_in_order = self._progress.is_in_order(counts, self._had + Counter(counts))
+        if counted >= points[self._point + 1] or self.is_apart or not is_in_order:
             return
         expected = float(seconds[self._point + 1] - seconds[self._point])
         for delay in self._delays:

@@ -1,4 +1,4 @@
-"""The combined evidence that one job is slower or faster than expected, and its alarms."""
+"""The combined evidence that one job is slower than expected, and its alarms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from barograph_alerts.detection.alarm import ALPHA, MARGIN, Alarm, Basis, Kind, State
+from barograph_alerts.detection.alarm import ALPHA, MARGIN, Alarm, Basis, State
 from barograph_alerts.detection.baseline import Baseline
 from barograph_alerts.detection.change import COLD_MARGIN, SelfChange
 from barograph_alerts.detection.delay import DelayTest
@@ -24,7 +24,8 @@ from barograph_modeler.pace.windows import Window
 MINIMUM_RESIDUALS: Final = 20
 RECOVERED: Final = 5
 """An alarm ends after this many consecutive windows that are nearer to the reference than to the slowdown."""
-
+OPEN_SCORE: Final = 1.01
+"""Least score while an alarm is open: a window that is as usual ends none."""
 PASSED: Final = 256
 """Newest windows whose time is compared with that of earlier runs at the same progress."""
 NODES: Final = "its pace before"
@@ -55,6 +56,9 @@ class Evidence:
     margin: slowdown that does not matter, 0.05 is 5 %. Raises ValueError for other values.
     """
 
+    is_within_limits = is_contradicted = False
+    """Of an ended run: whether it kept the limits of its history, and whether an alarm contradicted that."""
+
     def __init__(
         self, pace: Pace | None, alpha: float = ALPHA, margin: float = MARGIN, nodes: JobNodes = ONE_NODE
     ) -> None:
@@ -63,8 +67,7 @@ class Evidence:
         if not (margin >= 0 and math.isfinite(margin)):
             raise ValueError(f"margin is {margin}, expected a finite number of at least 0")
         self.pace = pace
-        self.windows = 0
-        self.highest = 0.0
+        self.windows, self.highest = 0, 0.0
         self.alarms: list[Alarm] = []
         self.excused: Alarm | None = None
         """The latest that was no disturbance: the program itself does more since then."""
@@ -85,11 +88,11 @@ class Evidence:
             )
         self._passed: deque[tuple[float, float, float]] = deque(maxlen=PASSED)
         """Ends of the newest windows, their actual seconds, and those of earlier runs at the same progress."""
-        self._alpha = alpha
-        self._margin = margin
-        self._job_nodes = nodes
-        self._nodes = self._node_tests()
-        """Of the own work of nodes, and of their messages."""
+        self._alpha, self._margin, self._job_nodes = alpha, margin, nodes
+        self._nodes: tuple[NodeTest, ...] = ()
+        """Of the own work of nodes, and of their messages; none on one node."""
+        if nodes.number > 1:
+            self._nodes = NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 32, margin, JobNodes(nodes.number))
         self._change = self._self_change()
         self._workers: WorkerTest | None = None
         self.slow_worker: SlowWorker | None = None
@@ -100,29 +103,24 @@ class Evidence:
         self._slow: SlowNodes | None = None
         self._by_nodes: tuple[Alarm, NodeTest] | None = None
         """The latest alarm of a test of nodes."""
+        self._overdue: Alarm | None = None
+        """The open alarm, if it was raised since the latest window."""
         self._raised: Sequential | DelayTest | None = None
         """The test that has raised the latest alarm."""
-        self._near = 0
-        self._near_since = math.nan
+        self._near, self._near_since = 0, math.nan
         self._whole = (0.0, 0.0)
+        self.known_until = -math.inf
         self.over = False
         """Whether the runtime is final."""
-        self.is_other_work = False
-        """Whether it took longer than runs that asked for the same, without being comparable: steady is not healthy."""
+        self.is_unread = self.is_undecided = False
+        """Whether its command could not be read; took longer than runs of the same, and communicated otherwise."""
 
-    def _self_change(self) -> SelfChange:
-        """A test that begins with the next window."""
+    def _self_change(self, windows: int = 0) -> SelfChange:
+        """A test that begins with the next window. windows: those of the test that it replaces."""
         self._baseline = Baseline(self._means)
         history = self._level.p_value if self._level is not None else None
         share = 1 / 8 if self._job_nodes.number > 1 else 7 / 32
-        return SelfChange(self._baseline, share * self._alpha, self._margin, history)
-
-    def _node_tests(self) -> tuple[NodeTest, ...]:
-        """The same with the next span; none on one node."""
-        alpha, margin, nodes = self._alpha, self._margin, self._job_nodes
-        if nodes.number < 2:
-            return ()
-        return NodeTest(alpha / 16, margin, nodes), NodeTest(alpha / 32, margin, JobNodes(nodes.number))
+        return SelfChange(self._baseline, share * self._alpha, self._margin, history, windows)
 
     @property
     def score(self) -> float:
@@ -131,10 +129,9 @@ class Evidence:
         Above 1 if and only if there is an alarm: strong evidence of less than the margin scores 1.
         """
         scores = [test.score for test in self._slow_tests]
-        scores += [self._level.fast.score] if self._level is not None else []
         scores += [self.runtime_test.score] if self.runtime_test is not None else []
         highest = max(*scores, self._stall_score, 0.0)
-        return min(highest, 1.0) if self.open is None else highest
+        return min(highest, 1.0) if self.open is None else max(highest, OPEN_SCORE)
 
     @property
     def log_e(self) -> float:
@@ -156,15 +153,33 @@ class Evidence:
         return self.alarms[-1] if self.alarms and self.alarms[-1].ended_at is None else None
 
     @property
+    def alarm(self) -> Alarm | None:
+        """The alarm that the verdict is about: the latest one, and of a run that is over the one that has cost most."""
+        if not self.over:
+            return self.alarms[-1] if self.alarms else None
+        return max(self.alarms, key=self._cost, default=None)
+
+    @property
+    def disturbed_until(self) -> float:
+        """End of the latest disturbance, in Unix seconds: infinite while nothing is as usual again."""
+        if self.alarms and self.alarms[-1].ended_at is not None:
+            return self.alarms[-1].ended_at
+        return self._near_since if self._near else math.inf
+
+    def _cost(self, alarm: Alarm) -> float:
+        lasted = (self.known_until if alarm.ended_at is None else alarm.ended_at) - alarm.onset_at
+        return lasted * (1 - 1 / alarm.slowdown) if alarm.slowdown > 0 else lasted
+
+    @property
     def state(self) -> State:
-        """The verdict so far: unknown until something was compared; from an alarm on, the kind of the latest one."""
-        if self.alarms:
-            return self.alarms[-1].kind
-        if self.is_other_work:
-            return "unknown"
-        if self.outside_limits or self.off_pace or self.excused is not None:
+        """The verdict so far: unknown until something was compared; from an alarm on, its kind."""
+        if (alarm := self.alarm) is not None:
+            return alarm.kind
+        open_questions = self.is_undecided, self.is_contradicted, self.outside_limits, self.off_pace, self.excused
+        if any(open_questions):
             return "inconclusive"
-        return "healthy" if self.windows or (self.over and self.runtime_test is not None) else "unknown"
+        is_compared = self.windows or (self.over and self.runtime_test is not None)
+        return "healthy" if is_compared and not self.is_unread else "unknown"
 
     @property
     def outside_limits(self) -> bool:
@@ -174,37 +189,38 @@ class Evidence:
 
     @property
     def off_pace(self) -> bool:
-        """Whether the pace of a whole run that has ended differs from the history by more than 95 of 100 runs do."""
-        return self.over and self._level is not None and not self._level.has_usual_pace(self.whole_slowdown)
+        """Whether the pace of an ended run is none of 95 of 100 runs; a faster one within the limits of runtimes is."""
+        if not self.over or self._level is None or (self.is_within_limits and self.whole_slowdown < 1):
+            return False
+        return not self._level.has_usual_pace(self.whole_slowdown)
 
     @property
     def basis(self) -> Basis:
-        """The reference that the job is compared with."""
-        if self.alarms and self.alarms[-1].basis in WHOLE_RUN:
-            return self.alarms[-1].basis
+        """The reference that the job is compared with: that of its alarm where it is not of windows."""
+        if (alarm := self.alarm) is not None and alarm.basis in (*WHOLE_RUN, NODES, WORKERS):
+            return alarm.basis
         if not self.windows and self.runtime_test is not None and (self.over or self.outside_limits):
             return self.runtime_test.basis
+        return self._of_windows
+
+    @property
+    def _of_windows(self) -> Basis:
         has_progress = self._delay is not None and self._delay.has_progress
         return "its own first windows" if self._change.cold and not has_progress else "its history"
 
     @property
-    def alarmed_at(self) -> float | None:
-        """When the latest alarm was raised, in Unix seconds."""
-        return self.alarms[-1].detected_at if self.alarms else None
-
-    @property
     def onset_at(self) -> float | None:
-        """Most likely begin of the latest disturbance, in Unix seconds; None before an alarm."""
-        return self.alarms[-1].onset_at if self.alarms else None
+        """Most likely begin of the disturbance, in Unix seconds; None before an alarm."""
+        return self.alarm.onset_at if self.alarm is not None else None
 
     @property
     def slowdown(self) -> float:
-        """Actual over expected seconds: of the whole job before an alarm, then of the latest disturbance.
+        """Actual over expected seconds: of the whole job before an alarm, then of the disturbance.
 
         1.34 is 34 % slower than the reference. NaN before the first comparable window.
         """
-        if self.alarms:
-            return self.alarms[-1].slowdown
+        if self.alarm is not None:
+            return self.alarm.slowdown
         if self.basis in WHOLE_RUN and self.runtime_test is not None:
             return self.runtime_test.slowdown
         return self.whole_slowdown
@@ -219,10 +235,12 @@ class Evidence:
     def lost_seconds(self) -> float:
         """Seconds beyond those that the windows so far have taken in the history; 0 where they are not known."""
         actual, expected = self._whole
-        return max(0.0, actual - expected) if self.basis == "its history" else 0.0
+        of_history = self.basis not in WHOLE_RUN and self._of_windows == "its history"
+        return max(0.0, actual - expected) if of_history else 0.0
 
     def add(self, window: Window) -> None:
         """Add the job's next window. `windows` counts those that could be compared."""
+        self.known_until = max(window.ended_at, self.known_until)
         # Before the change test adds the window, which may be the first of an excursion.
         if self._change.slow.quiet and self.open is None:
             self.phases.clear()
@@ -231,6 +249,10 @@ class Evidence:
         change = self._change.add(window, disturbed=self.open is not None)
         if self._delay is not None:
             self._delay.add(window)
+            if self._delay.is_apart and self._overdue is not None and self._overdue is self.open:
+                self.alarms.pop()  # what was overdue is not what it did meanwhile
+                self.highest = self.score
+            self._overdue = None
             if (passed := self._delay.ratio) is not None:
                 self._passed.append((window.ended_at, passed.actual_seconds, passed.expected_seconds))
         ratio = level or change or (self._delay.ratio if self._delay is not None else None)
@@ -254,12 +276,12 @@ class Evidence:
                 self._means.pop(class_id, None)
 
     @property
-    def slow_nodes(self) -> tuple[str, ...]:
+    def slow_nodes(self) -> SlowNodes | None:
         """The nodes that the latest alarm is about, if it is about nodes."""
-        if self._slow is None or self._by_nodes is None or not self.alarms:
-            return ()
+        if self._by_nodes is None or not self.alarms:
+            return None
         alarm, test = self._by_nodes
-        return self._slow.names if self.alarms[-1] is alarm and test is self._nodes[0] else ()
+        return self._slow if self.alarms[-1] is alarm and test is self._nodes[0] else None
 
     def beyond_places(self, slowdown: float) -> BeyondPlaces | None:
         """Nodes that explain why the job is slower than its history, as in `NodeTest`."""
@@ -325,6 +347,7 @@ class Evidence:
         self._delay.wait(counts, now)
         if self.open is None:
             self._look_for_alarm(now)
+            self._overdue = self.open
         self.highest = max(self.highest, self.score)
 
     def expect_runtime(self, prior: RuntimePrior | RuntimeHistory) -> None:
@@ -353,7 +376,9 @@ class Evidence:
         """Take the latest alarm back: the program does more by itself since then, as usual from now on."""
         self.excused = self.alarms.pop()
         self._raised, self._near = None, 0
-        self._change, self._nodes = self._self_change(), self._node_tests()
+        self._change = self._self_change(self._change.slow.windows)
+        for test in self._nodes:
+            test.begin_anew()
         self.highest = self.score
 
     def _take_back(self) -> None:
@@ -362,17 +387,25 @@ class Evidence:
             del self.alarms[-1]
             self.highest = self.score
 
-    def set_runtime(self, seconds: float, since: float, now: float, *, over: bool = False) -> None:
+    def set_runtime(
+        self, seconds: float, since: float, now: float, *, over: bool = False, did_less: bool = False
+    ) -> None:
         """Set the runtime of the whole run: a lower bound, a projection, or, if `over`, the final value.
 
         since: start of the run, now: Unix seconds both. A run with another alarm does not alarm again for the delay.
+        did_less: it had fewer sync points than its history, so limits that it kept prove nothing.
         """
-        self.over = self.over or over
+        self.over, self.known_until = self.over or over, max(now, self.known_until)
         if (test := self.runtime_test) is None or not seconds > 0:
             return
         test.update(seconds)
         if over and test.score <= 1:
             self._take_back()
+        if over and test.by_history and not did_less and seconds <= test.prior.upper_seconds:
+            self.is_within_limits = True
+            # What an alarm says to have been lost must have been there to lose.
+            alarms = [one for one in self.alarms if seconds - self._cost(one) >= test.prior.lower_seconds]
+            self.is_contradicted, self.alarms = len(alarms) < len(self.alarms), alarms
         alarm = self.alarms[-1] if self.alarms else None
         if alarm is not None and alarm.basis not in WHOLE_RUN:
             pass
@@ -389,7 +422,7 @@ class Evidence:
         self._stall_score = score
         if (alarm := self.open) is None:
             if score > 1:
-                self.alarms.append(Alarm("stalled", self.basis, since, now, math.nan, score))
+                self.alarms.append(Alarm("stalled", self._of_windows, since, now, math.nan, score))
         elif alarm.kind == "slow" and score > 1 and alarm.detected_at > since:
             # It was called slow while the next interval was overdue already.
             alarm.kind, alarm.onset_at, alarm.slowdown, alarm.score = "stalled", since, math.nan, score
@@ -401,20 +434,20 @@ class Evidence:
         self.highest = max(self.highest, self.score)
 
     def _look_for_alarm(self, now: float) -> None:
-        tests: list[tuple[Kind, Basis, Sequential | DelayTest]] = [("slow", "its own first windows", self._change.slow)]
+        tests: list[tuple[Basis, Sequential | DelayTest]] = [("its own first windows", self._change.slow)]
         if self._delay is not None:
-            tests = [("slow", "its history", self._delay), *tests]
+            tests = [("its history", self._delay), *tests]
         if self._level is not None:
-            tests = [("slow", "its history", self._level.slow), *tests, ("fast", "its history", self._level.fast)]
-        for kind, basis, test in tests:
+            tests = [("its history", self._level.slow), *tests]
+        for basis, test in tests:
             if test.score <= 1:
                 continue
             test.trim()
             if test is self._change.slow and self._is_usual_since(test.started_at):
-                self._change = self._self_change()
+                self._change = self._self_change(self._change.slow.windows)
                 continue
-            if kind == "fast" or test.slowdown >= 1 + self._change.margin:
-                self.alarms.append(Alarm(kind, basis, test.started_at, now, test.slowdown, test.score))
+            if test.slowdown >= 1 + self._change.margin:
+                self.alarms.append(Alarm("slow", basis, test.started_at, now, test.slowdown, test.score))
                 self._raised = test
                 self._drop_since(test.started_at)
                 return
@@ -431,7 +464,7 @@ class Evidence:
             return
         reference = self._change.reference if alarm.basis == "its own first windows" else 0.0
         near = ratio.log < reference + math.log(alarm.slowdown) / 2
-        if near != (alarm.kind == "slow"):
+        if not near:
             self._near = 0
         else:
             self._near += 1
@@ -449,5 +482,3 @@ class Evidence:
         self._near = 0
         for test in self._slow_tests:
             test.reset()
-        if self._level is not None:
-            self._level.fast.reset()

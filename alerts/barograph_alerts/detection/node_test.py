@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
 from barograph_alerts.detection.change import TESTED
-from barograph_alerts.places import PlaceHistory, over_median_of_others
+from barograph_alerts.places import PlaceHistory, Unit, over_median_of_others
 
 KAPPA: Final = 0.1
 """The calibrator's exponent, as in `RuntimeTest`: a slow node is far out in the tail."""
@@ -79,6 +79,7 @@ class NodeSpan(NamedTuple):
     pace: float
     classes: Mapping[int, float]
     places: Mapping[str, int] = {}
+    unit: Unit = "sync point"
 
 
 class JobNodes(NamedTuple):
@@ -96,14 +97,20 @@ class BeyondPlaces(NamedTuple):
 
     names: tuple[str, ...]
     seconds: float
+    unit: Unit
 
 
 class SlowNodes(NamedTuple):
-    """Nodes that work longer than usual. slowdown: actual over usual time of the job since `started_at`."""
+    """Nodes that work longer than usual. slowdown: actual over usual time of the job since `started_at`.
+
+    seconds: own work per unit beyond the usual, of the one with most; 0 if unknown.
+    """
 
     names: tuple[str, ...]
     started_at: float
     slowdown: float
+    seconds: float
+    unit: Unit
 
 
 class _Tested(NamedTuple):
@@ -119,6 +126,7 @@ class _Tested(NamedTuple):
 class _Kind:
     """One kind of work: its first spans, and what is usual for each node."""
 
+    unit: Unit
     shares: Mapping[int, float]
     starts: list[float] = field(default_factory=list)
     rows: list[Floats] = field(default_factory=list)
@@ -146,7 +154,8 @@ class _Excursions:
         self.starts: Floats = np.empty(0)
         """Begin of each node's excursion, infinite where there is none."""
         self._log_m = np.empty((len(KAPPAS), 0))
-        self._t = 0
+        self.spans = 0
+        """So many, as `windows` of `Sequential`."""
 
     @property
     def score(self) -> float:
@@ -160,7 +169,7 @@ class _Excursions:
 
     def reset(self) -> None:
         """Restart with the next span."""
-        self.log_e, self._t = 0.0, 0
+        self.log_e, self.spans = 0.0, 0
         self.sums, self.starts, self._log_m = np.empty(0), np.empty(0), np.empty((len(KAPPAS), 0))
 
     def grow(self, size: int) -> None:
@@ -176,9 +185,9 @@ class _Excursions:
         log_e = np.zeros(self._log_m.shape)
         log_p = np.log(np.maximum(stdtr(FREEDOM, -z[known]), FLOOR))
         log_e[:, known] = [power * (math.log(kappa) + (kappa - 1) * log_p) for kappa in KAPPAS]
-        self._t += 1
-        self._log_m = log_e + np.logaddexp(self._log_m, -math.log(self._t * (self._t + 1)))
-        each = np.logaddexp(self._log_m, -math.log(self._t + 1))
+        self.spans += 1
+        self._log_m = log_e + np.logaddexp(self._log_m, -math.log(self.spans * (self.spans + 1)))
+        each = np.logaddexp(self._log_m, -math.log(self.spans + 1))
         self.log_e = float(np.logaddexp.reduce(each, axis=None)) - math.log(each.size)
         fresh = self.sums <= 0
         self.sums = np.where(fresh, 0.0, self.sums) + np.logaddexp.reduce(log_e) - math.log(len(KAPPAS))
@@ -306,8 +315,7 @@ class NodeTest:
         self._usual = nodes.usual
         self._unplaced: list[tuple[NodeSpan, Floats]] = []
         """The first spans, and excesses of nodes in them, as long as it is not known which places the nodes have."""
-        self._most: Mapping[str, float] = {}
-        """Own work of each node in the latest span."""
+        self._newest: NodeSpan | None = None
         self._standing = _Standing(alpha / 2, margin) if nodes.usual is not None else None
         self._changed = _Excursions(alpha if nodes.usual is None else alpha / 2)
         self._reset()
@@ -316,6 +324,13 @@ class NodeTest:
         """Restart the test with the next span; levels remain. Nodes that were slow from the begin are known by then."""
         self._standing = None
         self._reset()
+
+    def begin_anew(self) -> None:
+        """Learn what is usual with the next span. Alpha is shared with the tests so far, as in `Sequential`."""
+        spans = self._changed.spans
+        self._kinds, self._unplaced = [], []
+        self.reset()
+        self._changed.spans = spans
 
     def _reset(self) -> None:
         self._changed.reset()
@@ -343,8 +358,10 @@ class NodeTest:
 
         disturbed: an alarm is open, nothing is learned.
         """
-        x, self._most = self._excess(span.most), span.most
+        x, self._newest = self._excess(span.most), span
         self._compare_with_history(span, x)
+        if self._short and self._short[-1].unit != span.unit:
+            self._short.clear()
         self._short.append(span)
         if span.ended_at - self._short[0].started_at < JOINED_SECONDS and len(self._short) < MAX_JOINED:
             return self.score > 1
@@ -354,7 +371,7 @@ class NodeTest:
             if len(span.most) < 2:
                 return self.score > 1
             x = self._excess(span.most)
-        kind = self._kind(span.classes)
+        kind = self._kind(span)
         if kind is None:
             return False
         if kind.settled:
@@ -396,7 +413,8 @@ class NodeTest:
         slowdown = actual / math.fsum(one.usual for one, whole in zip(since, full, strict=True) if whole)
         if slow.sum() > size / 2 or not slowdown >= 1 + self._margin:
             return None
-        return SlowNodes(self._names(slow), since[0].started_at, slowdown)
+        seconds = self._seconds({name: mean[self._places[name]] for name in self._names(slow)})
+        return SlowNodes(self._names(slow), since[0].started_at, slowdown, *seconds)
 
     def always_slow(self, slowdown: float) -> SlowNodes | None:
         """The nodes that are slow since the begin, if the job is slower than its history by the margin or more.
@@ -406,9 +424,10 @@ class NodeTest:
         if (test := self._standing) is None or test.score <= 1 or not slowdown >= 1 + self._margin:
             return None
         slow = test.slow(0.0)
-        if slow is None or not self._names(slow):
+        if slow is None or not (names := self._names(slow)):
             return None
-        return SlowNodes(self._names(slow), test.started_at, slowdown)
+        seconds = self._seconds({name: test.excess(self._places[name]) for name in names})
+        return SlowNodes(names, test.started_at, slowdown, *seconds)
 
     def beyond_places(self, slowdown: float) -> BeyondPlaces | None:
         """Nodes that do more than their places did before, by SHARE of the slowdown of their job or more.
@@ -421,8 +440,14 @@ class NodeTest:
             return None
         slow = test.slow(SHARE * math.log(slowdown), LIKELY)
         names = self._names(slow) if slow is not None else ()
-        own = [(self._most[name], test.excess(self._places[name])) for name in names if name in self._most]
-        return BeyondPlaces(names, max((seconds * -math.expm1(-excess) for seconds, excess in own), default=0.0))
+        return BeyondPlaces(names, *self._seconds({name: test.excess(self._places[name]) for name in names}))
+
+    def _seconds(self, excess: Mapping[str, float]) -> tuple[float, Unit]:
+        """The largest own work beyond the usual in the newest span, of these nodes; 0 if none is in it."""
+        if (span := self._newest) is None:
+            return 0.0, "sync point"
+        own = (span.most[name] * -math.expm1(-beyond) for name, beyond in excess.items() if name in span.most)
+        return max(own, default=0.0), span.unit
 
     def _names(self, which: npt.NDArray[np.bool_]) -> tuple[str, ...]:
         return tuple(name for name, place in self._places.items() if place < which.size and which[place])
@@ -445,18 +470,19 @@ class NodeTest:
         x[[self._places[name] for name in own]] = over_median_of_others(logs)
         return x
 
-    def _kind(self, classes: Mapping[int, float]) -> _Kind | None:
+    def _kind(self, span: NodeSpan) -> _Kind | None:
         """The kind of work of a span; None where its classes are not known, or there are too many kinds."""
-        total = math.fsum(classes.values())
+        total = math.fsum(span.classes.values())
         if not total > 0:
             return None
-        shares = {one: seconds / total for one, seconds in classes.items()}
+        shares = {one: seconds / total for one, seconds in span.classes.items()}
         for kind in self._kinds:
-            if math.fsum(min(share, kind.shares.get(one, 0.0)) for one, share in shares.items()) >= ALIKE:
+            alike = math.fsum(min(share, kind.shares.get(one, 0.0)) for one, share in shares.items())
+            if kind.unit == span.unit and alike >= ALIKE:
                 return kind
         if len(self._kinds) >= MAX_KINDS:
             return None
-        self._kinds.append(_Kind(shares))
+        self._kinds.append(_Kind(span.unit, shares))
         return self._kinds[-1]
 
     def _compare_with_history(self, span: NodeSpan, x: Floats) -> None:

@@ -13,8 +13,9 @@ from barograph_agent.system.clock import CLOCK
 from barograph_alerts.attribution.alignment import Outcome
 from barograph_alerts.detection.alarm import State
 from barograph_alerts.export.job_metrics import class_families, run_families, running_family
+from barograph_alerts.job.cause_words import MEMBERS
 from barograph_alerts.job.job import REPORT_STEP, WatchedJob
-from barograph_alerts.processor import Scorer
+from barograph_alerts.processor import BLAMING, Scorer
 from barograph_collector.daemon.families import counter, gauge
 from barograph_modeler.state.fair import first_of_each
 
@@ -72,11 +73,13 @@ class AlertsExporter(Collector):
                 slowdown.append(([name], evidence.slowdown))
             if evidence.onset_at is not None:
                 onset.append(([name], evidence.onset_at))
-            discovered.append(([name], int(name in self._scorer.discovered or (job.ended and job.score > 1))))
+            discovered.append(([name], int(name in self._scorer.discovered)))
             if job.score > 1:
                 cause = job.monitor.cause
                 values = [getattr(job, label) for label in extra]
-                alarm.append(([name, *values, job.state, cause.kind, " ".join(cause.members), job.sentence], 1))
+                node = job.host if job.nodes <= 1 else "".join(cause.members[:1] if cause.kind in BLAMING else ())
+                named = cause.kind, " ".join(cause.members[:MEMBERS])
+                alarm.append(([name, *values, job.state, node, *named, job.sentence], 1))
         text = "Evidence that the job is slower than its history; above 1 alarms"
         yield gauge("barograph_job_score", text, score, "job")
         text = "Actual over expected time, since the onset of an alarm, as a ratio"
@@ -87,7 +90,7 @@ class AlertsExporter(Collector):
         text = "1 if the evidence against the job is significant among all running jobs"
         yield gauge("barograph_job_discovered", text, discovered, "job")
         text = "1 while the job is disturbed, with the cause, the ranks or nodes it is put down to, and the sentence"
-        labels = ("job", *extra, "state", "cause", "members", "sentence")
+        labels = ("job", *extra, "state", "node", "cause", "members", "sentence")
         yield gauge("barograph_job_alarm_info", text, alarm, *labels)
 
     def _fleet(self) -> Iterator[Metric]:

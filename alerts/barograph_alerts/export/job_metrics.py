@@ -49,7 +49,7 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
         "Intervals of the job so far, of the classes in which it spent most of its time, in seconds",
         labels=["job", "class"],
     )
-    shown: set[int] = set()
+    sites: list[tuple[list[str], float]] = []
     left, hidden = MAX_CLASSES, 0
     for name, job in jobs:
         if job.monitor is None:
@@ -57,13 +57,12 @@ def class_families(jobs: Sequence[tuple[str, WatchedJob]], scorer: Scorer) -> It
         longest = job.monitor.class_times.longest(min(CLASSES, left))
         for class_id, time in longest:
             intervals.add_metric([name, f"{class_id:016x}"], time.intervals, time.seconds)
-            shown.add(class_id)
+            sites.append(([name, f"{class_id:016x}", job.class_name(class_id)], 1))
         left -= len(longest)
         hidden += len(job.monitor.class_times) - len(longest)
     yield intervals
-    text = "1 for each of these classes, with the call sites in words"
-    sites = (([f"{class_id:016x}", scorer.class_name(class_id)], 1) for class_id in sorted(shown))
-    yield gauge("barograph_class_info", text, sites, "class", "site")
+    text = "1 for each of these classes of a job, with the call sites in words"
+    yield gauge("barograph_class_info", text, sites, "job", "class", "site")
     yield gauge("barograph_alerts_classes_hidden", "Classes of shown jobs left out of this exposition.", hidden)
 
 

@@ -31,13 +31,11 @@ class ClassTimes:
     def add(self, window: Window) -> None:
         """Add the job's next window."""
         for class_id, count in window.counts.items():
-            before = self._times.get(class_id)
-            if before is None and len(self._times) >= CLASSES:
-                if len(self._left_out) < CLASSES:
-                    self._left_out.add(class_id)
-                continue
-            before = before or ClassTime(0, 0.0)
-            self._times[class_id] = ClassTime(before.intervals + count, before.seconds + window.seconds[class_id])
+            if class_id in self._times or len(self._times) < CLASSES:
+                before = self._times.get(class_id, ClassTime(0, 0.0))
+                self._times[class_id] = ClassTime(before.intervals + count, before.seconds + window.seconds[class_id])
+            elif len(self._left_out) < CLASSES:
+                self._left_out.add(class_id)
 
     def longest(self, number: int) -> list[tuple[int, ClassTime]]:
         """The `number` classes with the most time, descending."""

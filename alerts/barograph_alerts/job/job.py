@@ -35,8 +35,11 @@ KEPT_INTERVALS: Final = 128
 
 More than what the modeler's `may_move` allows: rows of several tables arrive in any order."""
 MAX_WORKER_ROWS: Final = 8192
+MAX_NAMES: Final = 512
+"""Classes of a job that have names."""
 REPORT_STEP: Final = 0.25
-"""Change of a running job's score that makes a new row of `scores`."""
+"""Change of a running job's score that makes a new row of `scores`, up to FULL_SCORE."""
+FULL_SCORE: Final = 2.0
 
 
 class WorkerRows:
@@ -79,10 +82,10 @@ class WatchedJob:
         """How the group was found; empty until then."""
         self.former = ""
         """The group of the runs that asked for the same, if the run was found to do other work than these."""
-        self.assigned = 0
-        """Number of its rows of `assignments`."""
-        self.looks: set[float] = set()
-        """Ages at which it was reported what the run communicates, each a reason to say it again."""
+        self.assigned_at = self.end_offset = 0
+        """Offsets of its last row of `assignments` and of that of `runs`."""
+        self.has_early_traffic = False
+        """Whether what it communicates was reported while it may move to another group."""
         self.app = self.user = self.host = ""
         self.first_pace: tuple[str, Pace] | None = None
         """A workload and its pace when the job began, where that was another one than it is known for now."""
@@ -104,8 +107,8 @@ class WatchedJob:
         self.ended = False
         self.ended_at = math.inf
         """When that was first seen, in Unix seconds."""
-        self.exit_status = self.points = self.ranks = 0
-        """Of an ended run; points: number of its sync points."""
+        self.exit_status = self.points = self.ranks = self.judgings = 0
+        """Of an ended run; points: number of its sync points. judgings: how often it was judged anew."""
         self.imported = False
         """Whether the run comes from other records: it is not judged."""
         self.other_length = False
@@ -114,15 +117,24 @@ class WatchedJob:
         """Whether the program says what its runtime depends on."""
         self.reported: tuple[object, ...] | None = ()
         """The `report_key` of the latest row; None if that is no longer true."""
-        self.changed_at = 0.0
-        self.sentence = ""
+        self.changed_at, self.sentence = 0.0, ""
+        self._class_names: dict[int, str] = {}
+
+    def name_class(self, class_id: int, before: str, at: str) -> None:
+        """Name a class of the job by the call paths before and after it, unless MAX_NAMES have names."""
+        if class_id in self._class_names or len(self._class_names) < MAX_NAMES:
+            self._class_names[class_id] = f"{before.partition(' < ')[0]} -> {at.partition(' < ')[0]}"
+
+    def class_name(self, class_id: int) -> str:
+        """The innermost frames of the call paths before and after a class; its id if these are unknown."""
+        return self._class_names.get(class_id, f"class {class_id:016x}")
 
     @property
     def unit(self) -> str:
         """What ends an interval: a step of a training, an iteration, or a sync point."""
         if self.workers:
             return "step"
-        return "iteration" if self.node_work.has_iterations else "sync point"
+        return (self.monitor.cause.unit if self.monitor is not None else None) or self.node_work.unit
 
     def begin(self, row: Mapping[str, Any], outcomes: Counter[Outcome]) -> None:
         """Read the job's row of `jobs`. outcomes: counts sync points of nodes."""
@@ -134,10 +146,10 @@ class WatchedJob:
         self.problem = Problem(row["cluster"], row["app"], row["params"])
         self.work += self.node_work.begin(self.nodes, self.host, outcomes)
 
-    def assign(self, workload: str, how: str) -> None:
+    def assign(self, workload: str, how: str, offset: int = 0) -> None:
         """Set the group of like work. In another one a job is judged anew, from its begin if that is known still.
 
-        Otherwise one with a history remains compared with it.
+        Otherwise one with a history remains compared with it. offset: of the row of `assignments`.
         """
         is_judged = self.monitor is not None and workload != self.workload
         if is_judged and (self.kept is not None or self.ended or self.has_no_pace):
@@ -146,7 +158,7 @@ class WatchedJob:
             self.former = ""
         elif self.how in COMPARED and workload != self.workload:
             self.former = self.workload
-        self.workload, self.how, self.assigned = workload, how, self.assigned + 1
+        self.workload, self.how, self.assigned_at = workload, how, offset
 
     @property
     def has_no_pace(self) -> bool:
@@ -155,7 +167,7 @@ class WatchedJob:
 
     def judge_anew(self) -> None:
         """Judge it again, from its begin if that is known still."""
-        self.monitor, self.explained = None, ()
+        self.monitor, self.explained, self.judgings = None, (), self.judgings + 1
         self.workers.rewind()
         self.reported = None if self.reported else ()
         if self.kept is not None:
@@ -163,12 +175,9 @@ class WatchedJob:
 
     @property
     def may_move(self) -> bool:
-        """Whether the modeler has yet to say that the job remains in its group, now that its traffic is known.
-
-        Or that it has ended, slow or fast, with another number of sync points.
-        """
-        is_doubtful = self.ended and self.other_length and self.score > 1
-        return 0 < self.assigned <= len(self.looks) + is_doubtful
+        """Whether the modeler, which knows what the ended job communicated and how long it was, has yet to confirm."""
+        is_doubtful = self.has_early_traffic or (self.other_length and self.score > 1)
+        return bool(self.how) and is_doubtful and self.assigned_at < self.end_offset
 
     def take_waiting(self) -> list[tuple[JobBlocks, npt.NDArray[np.float64]]]:
         """The blocks that are to be judged now."""
@@ -192,10 +201,17 @@ class WatchedJob:
         return self.how in ("first", UNASSIGNED) and self.workload != self.family
 
     @property
+    def is_unread(self) -> bool:
+        """Whether its command could not be read, and those of other runs of its family could: none is like it."""
+        return self.how == "none" and self.workload != self.family
+
+    @property
     def other_work(self) -> str:
         """Why its runtime is not compared with the history, in words; empty if it is."""
         if self.other_length:
             return "with another number of sync points than its history"
+        if self.is_unread:
+            return "of unknown work"
         return "which depends on its features" if self.has_features else ""
 
     def remaining(self, history: RuntimeHistory | None, share: float, now: float) -> JobRemaining | None:
@@ -205,7 +221,7 @@ class WatchedJob:
         else from how long it runs, given how long such runs take. share: completed share of its sync points, NaN if
         unknown.
         """
-        if self.ended or self.imported or self.other_work or math.isnan(self.started_at):
+        if self.ended or self.other_work or math.isnan(self.started_at):
             return None
         elapsed, monitor = max(0.0, now - self.started_at), self.monitor
         if history is not None:
@@ -227,10 +243,10 @@ class WatchedJob:
     @property
     def excess(self) -> float:
         """Time of an ended job beyond the usual one, as a share of that; 0 if nothing disturbed it, NaN if unknown."""
-        if self.imported or self.other_work or self.monitor is None or self.monitor.evidence.state == "unknown":
+        if self.other_work or self.monitor is None or self.monitor.evidence.state == "unknown":
             return math.nan
         evidence = self.monitor.evidence
-        if not any(alarm.kind != "fast" for alarm in evidence.alarms):
+        if not evidence.alarms:
             return 0.0
         lost = evidence.lost_seconds
         return lost / (self.runtime_seconds - lost) if 0 < lost < self.runtime_seconds else math.nan
@@ -253,7 +269,7 @@ class WatchedJob:
 
     @property
     def state(self) -> str:
-        """unknown, healthy, inconclusive, slow, fast or stalled."""
+        """unknown, healthy, inconclusive, slow or stalled."""
         return self.monitor.evidence.state if self.monitor else "unknown"
 
     @property
@@ -264,4 +280,4 @@ class WatchedJob:
         evidence, cause = self.monitor.evidence, self.monitor.cause
         ended = bool(evidence.alarms) and evidence.open is None
         found = cause.kind, cause.members, cause.beside, cause.silent
-        return len(evidence.alarms), ended, found, evidence.score // REPORT_STEP
+        return len(evidence.alarms), ended, found, min(evidence.score, FULL_SCORE) // REPORT_STEP

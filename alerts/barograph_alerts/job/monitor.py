@@ -12,8 +12,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_alerts.attribution.cause import Attribution, Cause, phase_cause
-from barograph_alerts.attribution.cause import Kind as CauseKind
+from barograph_alerts.attribution.cause import (
+    ALL,
+    AllSlow,
+    Attribution,
+    Cause,
+    KernelLoss,
+    LongerWork,
+    MoreWork,
+    NoProgress,
+    phase_cause,
+)
 from barograph_alerts.attribution.kernel.kernel_account import KernelAccount
 from barograph_alerts.attribution.work import WorkSpan
 from barograph_alerts.detection.alarm import Alarm
@@ -44,7 +53,7 @@ AWAITED: Final = 10.0
 """Seconds from an alarm without a history until what kernels know of the nodes to blame is waited for no more."""
 _OF_PROGRAMS: Final = frozenset({"straggler", "all-slow", "one-phase"})
 """Causes that a program without a history may have by itself, since it does more work."""
-_WITHOUT_MEMBERS: Final[dict[str, CauseKind]] = {"stalled": "stall", "fast": "fast"}
+_WITHOUT_MEMBERS: Final = {"slow": Cause(), "stalled": Cause(NoProgress(), ALL)}
 PROJECTED: Final = 0.5
 """Completed share of a run from which on its projected runtime is tested."""
 
@@ -66,7 +75,7 @@ class JobMonitor:
         nodes: JobNodes = ONE_NODE,
     ) -> None:
         self.evidence = Evidence(pace, alpha, margin, nodes)
-        self.cause = Cause("unknown")
+        self._causes: dict[int, Cause] = {}
         self.began_at = math.nan
         self.class_times = ClassTimes()
         profile = pace.progress if pace is not None else None
@@ -87,9 +96,9 @@ class JobMonitor:
         self._explained = 0
         self._explained_work = -math.inf
         self._kernel = kernel or KernelAccount()
-        self._work_cause = self._former_cause = self.cause
-        """Without what kernels know; and that of the alarm before the latest."""
+        self._work_cause = Cause()
         self._disturbed = False
+        self._excused_cause = Cause()
 
     def add(self, blocks: JobBlocks, longest: npt.NDArray[np.float64]) -> None:
         """Add blocks in order of arrival. longest: the longest interval of each, seconds."""
@@ -109,7 +118,7 @@ class JobMonitor:
         alarm = self.evidence.open
         if alarm is not None and alarm.kind == "stalled":
             # The interval that ends the silence is judged before the alarm ends: it is the stall, not a slowdown.
-            self._add_part(blocks.part(start, start + 1), float(longest[start]))
+            self._add_part(blocks.part(start, start + 1), 0.0)
             self.evidence.add_silence(0.0, self._stall.began_at, self._stall.began_at)
             start += 1
         if start < stop:
@@ -170,7 +179,7 @@ class JobMonitor:
 
     def _compare_nodes(self, span: WorkSpan) -> None:
         """Test the nodes of a job on several, with what the job did meanwhile."""
-        if self._windows is None or not span.exact:
+        if self._windows is None:
             return
         members = [one for one in span.members if min(one.own_seconds, one.most_seconds) >= MIN_OWN_SECONDS * one.syncs]
         if len(members) < 2:
@@ -190,20 +199,23 @@ class JobMonitor:
                 classes.update(window.seconds)
         if classes:
             places = {one.name: one.place for one in members if one.place >= 0}
-            work = NodeSpan(began_at, span.ended_at, most, mean, pace, classes, places)
+            work = NodeSpan(began_at, span.ended_at, most, mean, pace, classes, places, span.unit)
             # Next to no time in messages may vary by factors.
             late = {one.name: one.p2p_seconds / one.syncs + MESSAGES * pace for one in members}
             self.evidence.add_nodes(work, work._replace(most=late, mean=late))
 
-    def judge_runtime(self, started_at: float, share: float, runtime_seconds: float = math.nan) -> None:
+    def judge_runtime(
+        self, started_at: float, share: float, runtime_seconds: float = math.nan, *, did_less: bool = False
+    ) -> None:
         """Test the runtime of the whole run. share: completed share of its sync points, NaN if unknown.
 
         From the share PROJECTED on a runtime without history is projected linearly; otherwise it is the time for which
         the program is known to have run.
-        runtime_seconds: of an ended run.
+        runtime_seconds: of an ended run. did_less: whether it had fewer sync points than its history, and took longer.
         """
         if math.isfinite(runtime_seconds):
-            self.evidence.set_runtime(runtime_seconds, started_at, started_at + runtime_seconds, over=True)
+            ended_at = started_at + runtime_seconds
+            self.evidence.set_runtime(runtime_seconds, started_at, ended_at, over=True, did_less=did_less)
             return
         now = max(self._until, self._lived_until)
         # A launcher notes `started_at` before it writes to a disk that may be slow.
@@ -226,23 +238,20 @@ class JobMonitor:
     def _explain(self) -> None:
         if not self.evidence.alarms:
             # None was raised, or it was taken back.
-            if self.evidence.excused is None:
-                self.cause = Cause("unknown")
             self._explained, self._disturbed = 0, False
             return
-        alarm = self.evidence.alarms[-1]
+        alarm, last = self.evidence.alarms[-1], len(self.evidence.alarms) - 1
         self._explained = min(self._explained, len(self.evidence.alarms))
         fresh = self._explained < len(self.evidence.alarms)
-        again = fresh or (alarm.ended_at is None and not self._is_settled(alarm))
-        if fresh:
-            self._former_cause = self.cause
+        again = fresh or ((alarm.ended_at is None or self._disturbed) and not self._is_settled(alarm))
         if again:
             self._work_cause = self._why(alarm)
             self._explained = len(self.evidence.alarms)
             self._explained_work = self._worked_until
         if again or self._until - alarm.onset_at < 2 * KNOWN:
-            self.cause = self._by_kernel(alarm, self._work_cause, Cause("unknown") if fresh else self.cause)
-        if self.cause.kind == "more-work" and not self.evidence.is_compared_with_history(alarm):
+            named = Cause() if fresh else self._causes[last]
+            self._causes[last] = self._by_kernel(alarm, self._work_cause, named)
+        if self._causes[last].kind == "more-work" and not self.evidence.is_compared_with_history(alarm):
             self._excuse()
             return
         was, self._disturbed = self._disturbed, alarm.ended_at is None
@@ -254,27 +263,27 @@ class JobMonitor:
         self._attribution.begin_anew(self.evidence.alarms[-1].onset_at)
         self.evidence.excuse()
         self._disturbed = False
-        if self.evidence.alarms:
-            self.cause, self._explained = self._former_cause, len(self.evidence.alarms)
+        self._excused_cause = self._causes.pop(len(self.evidence.alarms))
+        self._explained = len(self.evidence.alarms)
 
     def _by_kernel(self, alarm: Alarm, cause: Cause, named: Cause) -> Cause:
         """The cause as far as kernels know one. named: the one that was told of this alarm before any row of theirs."""
-        if not self._kernel.count or alarm.kind == "fast" or alarm.basis == "scaling":
+        if not self._kernel.count or alarm.basis == "scaling":
             return cause
         # Later rows would dilute what was there when the job became slow.
-        until = min(math.inf if alarm.ended_at is None else alarm.ended_at, alarm.onset_at + KNOWN)
+        until = min(alarm.ended_at or math.inf, math.inf if alarm.basis in WHOLE_RUN else alarm.onset_at + KNOWN)
         lost = 1 - 1 / alarm.slowdown if alarm.slowdown > 1 else 1.0
         earlier = [(one.onset_at, one.ended_at or alarm.onset_at) for one in self.evidence.alarms[:-1]]
         found = self._kernel.explain(cause, alarm.onset_at, until, lost, earlier, self._nodes)
         is_compared = self.evidence.is_compared_with_history(alarm)
         if found.computed and (found.kind == "straggler" or (found.kind in _OF_PROGRAMS and not is_compared)):
-            return replace(found, kind="more-work", silent=())
+            return replace(found, reason=MoreWork(found.numbers.get("own", 0.0)), silent=())
         if found.kind not in _OF_PROGRAMS or (is_compared and found.kind != "straggler"):
             return found
         if found.computed is not None or (found.kind, found.members) == (named.kind, named.members):
             return found
         waited = max(self._until, self._lived_until) - alarm.detected_at
-        return Cause("unknown") if waited < AWAITED else found
+        return Cause() if waited < AWAITED else found
 
     def _is_settled(self, alarm: Alarm) -> bool:
         # Node work may arrive late: sidecars deliver from their spools once the collector is available again.
@@ -307,6 +316,20 @@ class JobMonitor:
         slowdown = math.inf if alarm.kind == "stalled" else alarm.slowdown
         return stretched(left, Disturbance(slowdown, now - alarm.onset_at))
 
+    def lost_to_others(self, since: float, seconds: float, expected_seconds: float) -> bool:
+        """Whether kernels show what took the time that a run of so many seconds lost. since: its start."""
+        share = 1 - expected_seconds / seconds
+        cause = self._kernel.explain(Cause(), since, math.inf, share, (), self._nodes)
+        return isinstance(cause.reason, KernelLoss)
+
+    @property
+    def cause(self) -> Cause:
+        """The cause of the alarm that the verdict is about, or why its latest one was taken back."""
+        if (alarm := self.evidence.alarm) is None:
+            return self._excused_cause
+        place = next(place for place, one in enumerate(self.evidence.alarms) if one is alarm)
+        return self._causes.get(place, Cause())
+
     @property
     def open_since(self) -> float:
         """Onset of the current alarm, infinite without one."""
@@ -320,23 +343,20 @@ class JobMonitor:
     def _why(self, alarm: Alarm) -> Cause:
         if alarm.kind != "slow" or alarm.basis in WHOLE_RUN:
             # Of a whole run, there is no time before the onset to compare with.
-            kind = _WITHOUT_MEMBERS.get(alarm.kind)
-            return Cause(kind, ("all",)) if kind is not None else Cause("unknown")
+            return _WITHOUT_MEMBERS[alarm.kind]
         if alarm.basis == WORKERS and (slow := self.evidence.slow_worker) is not None:
-            numbers = {"own_more": slow.delay, "worker": float(slow.rank)}
-            numbers |= {"update": slow.update} if slow.update == slow.update else {}
-            return Cause("straggler", (slow.host if self._nodes > 1 else f"rank {slow.rank}",), numbers)
-        cause = self._attribution.cause(alarm.onset_at, alarm.slowdown)
+            members = (slow.host if self._nodes > 1 else f"rank {slow.rank}",)
+            return Cause(LongerWork(slow.delay, "the others", slow.rank, slow.update), members)
+        cause = self._attribution.cause(alarm.onset_at, alarm.slowdown, self.evidence.disturbed_until)
         beyond = self.evidence.beyond_places(alarm.slowdown) if alarm.basis == "its history" else None
         if beyond is not None and beyond.names:
-            return Cause("straggler", beyond.names, {"own_more": beyond.seconds, "place": 1.0})
-        if beyond is not None and "own_more" in cause.numbers:
+            return Cause(LongerWork(beyond.seconds, "nodes at its place in earlier runs"), beyond.names, beyond.unit)
+        if beyond is not None and isinstance(cause.reason, LongerWork) and cause.reason.reference == "the others":
             # The node that works longer than the others does so in every run.
-            cause = Cause("all-slow", ("all",), {"as_before": 1.0})
-        if (names := self.evidence.slow_nodes) and cause.kind != "straggler":
-            return Cause("straggler", names, cause.numbers, growths=cause.growths)
+            cause = Cause(AllSlow(as_before=True), ALL)
+        if (slow_nodes := self.evidence.slow_nodes) is not None and cause.kind != "straggler":
+            reason = LongerWork(slow_nodes.seconds)
+            return Cause(reason, slow_nodes.names, slow_nodes.unit, growths=cause.growths)
         if cause.kind in ("all-slow", "unknown") and (phase := phase_cause(self.evidence.phases)) is not None:
-            # An unknown cause has the figures of nodes that could not be compared.
-            known = cause.numbers if cause.kind == "unknown" else {}
-            return replace(phase, numbers={**known, **phase.numbers}, growths=cause.growths)
+            return replace(cause, reason=phase.reason, members=ALL)
         return cause

@@ -58,16 +58,9 @@ class ProgressHistory:
         scales: OrderedDict[int, int] = lru.get(self._known, problem, OrderedDict, PROBLEMS)
         lru.store(scales, ranks, intervals, SCALES)
 
-    def is_as_long(self, workload: str, points: int, *, over: bool) -> bool:
-        """Whether a run with so many sync points can be as long as those of its workload, if `over` whether it is."""
-        if not (usual := self._usual.get(workload)):
-            return True
-        length = Length.of_runs(usual)
-        return length.has(points) or (not over and points < length.lower)
-
-    def is_shorter(self, workload: str, points: int) -> bool:
-        """Whether a run that ended after so many sync points is shorter than those of its workload."""
-        return bool(usual := self._usual.get(workload, deque())) and points < Length.of_runs(usual).lower
+    def length(self, workload: str) -> Length | None:
+        """The usual number of sync points of runs of a workload; None without any."""
+        return Length.of_runs(usual) if (usual := self._usual.get(workload)) else None
 
     def sync_points(self, problem: Problem) -> int:
         """Sync points of a run; 0 unless FEWEST_SCALES scales are known and all agree."""

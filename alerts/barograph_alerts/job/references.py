@@ -1,4 +1,4 @@
-"""Reference values of workloads, written by the modeler, and names of classes."""
+"""Reference values of workloads, written by the modeler."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from barograph_modeler.maxima.band import GEV_METHODS
 from barograph_modeler.pace.pace import Pace
 from barograph_modeler.state import lru
 
-MAX_SITES: Final = 100_000
-"""Names of classes kept; the oldest are evicted."""
 MAX_WORKLOADS: Final = 40_000
 """Workloads kept, twice as many as jobs; those that were used least recently are evicted."""
 MAX_CLASSES: Final = 512
@@ -33,7 +31,7 @@ class _Learned:
 
 
 class References:
-    """Paces, runtimes and longest intervals by workload, and names of classes.
+    """Paces, runtimes and longest intervals by workload.
 
     is_partial: whether rows of a workload count only after `learn` was given those that the log has.
     """
@@ -41,7 +39,6 @@ class References:
     def __init__(self) -> None:
         self.is_partial = False
         self._learned: OrderedDict[str, _Learned] = OrderedDict()
-        self._sites: OrderedDict[int, str] = OrderedDict()
 
     def use(self, workload: str) -> bool:
         """Whether what the log has of a workload was read, which is kept longer then."""
@@ -82,21 +79,14 @@ class References:
         learned = self._learned.get(workload)
         return max(learned.upper.values(), default=0.0) if learned is not None else 0.0
 
-    def name(self, class_id: int) -> str:
-        """The name of a class: the innermost frames of the call paths before and after it."""
-        return self._sites.get(class_id, f"class {class_id:016x}")
-
     def read(self, table: str, columns: Mapping[str, Column]) -> None:
-        """Read rows of `paces`, `bands` or `sites`."""
+        """Read rows of `paces` or `bands`."""
         match table:
             case "paces":
                 for row, learned in self._newer(table, columns):
                     learned.pace = {name: values[row] for name, values in columns.items()}
             case "bands":
                 self._read_bands(columns)
-            case "sites":
-                for class_id, before, at in zip(columns["class_id"], columns["before"], columns["at"], strict=True):
-                    lru.store(self._sites, int(class_id), f"{_innermost(before)} -> {_innermost(at)}", MAX_SITES)
 
     def _read_bands(self, columns: Mapping[str, Column]) -> None:
         for row, learned in self._newer("bands", columns):
@@ -109,7 +99,7 @@ class References:
 
     def _newer(self, table: str, columns: Mapping[str, Column]) -> Iterator[tuple[int, _Learned]]:
         """Rows of workloads that count, by their numbers, and what is known of each. `learn` may have read them."""
-        offsets = columns.get("offset", [0] * len(columns["workload"]))
+        offsets = columns.get("log_offset", [0] * len(columns["workload"]))
         for row, (workload, offset) in enumerate(zip(columns["workload"], offsets, strict=True)):
             if not self.is_partial:
                 learned = lru.get(self._learned, workload, _Learned, MAX_WORKLOADS)
@@ -121,17 +111,7 @@ class References:
             yield row, learned
 
 
-def changed_workloads(columns: Mapping[str, Column]) -> list[tuple[str, float]]:
-    """Workloads with a closed regime in rows of `events`, and the times in Unix seconds."""
-    rows = zip(columns["source"], columns["kind"], columns["at"], strict=True)
-    return [(source, float(at)) for source, kind, at in rows if kind == "regime-closed"]
-
-
 def accepted_workloads(columns: Mapping[str, Column]) -> set[str]:
     """Workloads whose alarmed runs have become the history, by rows of `events`."""
     rows = zip(columns["source"], columns["kind"], columns["detail"], strict=True)
     return {source for source, kind, detail in rows if kind == "regime-closed" and '"accepted"' in detail}
-
-
-def _innermost(site: str) -> str:
-    return site.partition(" < ")[0]

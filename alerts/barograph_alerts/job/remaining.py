@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -54,7 +55,7 @@ class RunProgress:
 
     def __init__(self, profile: ProgressProfile) -> None:
         self._profile = profile
-        self._counted = 0
+        self._counted, self._had, self._is_usual = 0, Counter[int](), True
         self._passed: list[tuple[float, float]] = []
         """Ends of windows in Unix seconds, and the usual seconds of the progress at each."""
         self._stride, self._windows = 1, 0
@@ -63,6 +64,8 @@ class RunProgress:
         """Add the job's next window."""
         if not self._passed:
             self._passed.append((window.started_at, 0.0))
+        self._had.update(window.counts)
+        self._is_usual = self._profile.is_in_order(window.counts, self._had)
         self._counted += self._profile.count(window.counts)
         self._windows += 1
         if self._windows % self._stride == 0:
@@ -74,7 +77,7 @@ class RunProgress:
     def remaining(
         self, rest: Window | None, alarms: Sequence[Alarm], known_until: float, now: float
     ) -> JobRemaining | None:
-        """What is left; None before the first window of known progress, and beyond the last one of earlier runs.
+        """What is left; None where earlier runs did not do what the latest window has, or had ended.
 
         rest: the open window. alarms: of the job. known_until: until when the job is known to run, now: Unix seconds
         both; between them it is taken to go on.
@@ -82,7 +85,7 @@ class RunProgress:
         profile, counted, until = self._profile, self._counted, self._passed[-1][0] if self._passed else math.nan
         if rest is not None and self._passed:
             counted, until = counted + profile.count(rest.counts), rest.ended_at
-        if not 0 < counted <= profile.points[-1] or not profile.usual_seconds > 0:
+        if not 0 < counted <= profile.points[-1] or not profile.usual_seconds > 0 or not self._is_usual:
             return None
         usual, done = profile.usual_seconds, self._usual(counted)
         at, progress = (np.array(column) for column in zip(*self._passed, (until, done), strict=True))

@@ -25,6 +25,8 @@ BASES: Final[Mapping[Basis, str]] = {
     "its own first windows": "own",
     "its runtimes": "runtimes",
     "scaling": "scaling",
+    "its pace before": "own",
+    "the other workers": "workers",
 }
 
 
@@ -40,7 +42,6 @@ class JobVerdict(NamedTuple):
     cause: str
     members: tuple[str, ...]
     hosts: tuple[str, ...]
-    at: float
     state: str
     excess: float = math.nan
     """Its time beyond the usual one, as a share of that; 0 if nothing disturbed it, NaN if unknown."""
@@ -51,9 +52,9 @@ def score_output(
 ) -> Output:
     """The row of `scores` of a job. Also sets the sentence of the job. left: seconds that remain, NaN if unknown."""
     evidence, cause = monitor.evidence, monitor.cause
-    alarm = evidence.alarms[-1] if evidence.alarms else None
+    alarm = evidence.alarm
     judged = evidence.state != "unknown"
-    phase = known.name(cause.phase) if cause.phase is not None else ""
+    phase = job.class_name(cause.phase) if cause.phase is not None else ""
     first = job.coincidences[0].text if job.coincidences else ""
     runtimes = known.runtime(job.workload)
     job.sentence = sentence(
@@ -79,7 +80,7 @@ def score_output(
         "windows": evidence.windows,
         "final": int(job.ended),
         "sentence": job.sentence[:TEXT_LIMIT],  # it has call sites and parameters
-        "at": now,
+        "time": now,
         "cause": cause.kind if alarm or evidence.excused else "none",
         "members": _listed(cause.members if alarm or evidence.excused else ()),
         "evidence": json.dumps(_numbers(job, monitor), separators=(",", ":")),
@@ -125,7 +126,7 @@ def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output
         "windows": 0,
         "final": 1,
         "sentence": f"unknown: {reason}"[:TEXT_LIMIT],
-        "at": now,
+        "time": now,
         "cause": "none",
         "members": "[]",
         "evidence": "{}",
@@ -135,27 +136,17 @@ def unjudged_output(name: str, workload: str, reason: str, now: float) -> Output
     return Output("scores", 1, columns)
 
 
-VERDICT_COLUMNS: Final = ("final", "job", "workload", "cause", "members", "hosts", "at", "state", "evidence")
+VERDICT_COLUMNS: Final = ("final", "job", "workload", "cause", "members", "hosts", "state", "evidence")
 """What is read of a final row of `scores`."""
 
 
 def verdicts(columns: Mapping[str, Column]) -> Iterator[JobVerdict]:
     """The final verdicts in rows of `scores`."""
-    *names, last = VERDICT_COLUMNS
-    evidence_of = columns.get(last, [""] * len(columns["job"]))
-    rows = zip(*(columns[name] for name in names), evidence_of, strict=True)
-    for final, job, workload, cause, members, hosts, at, state, evidence in rows:
+    rows = zip(*(columns[name] for name in VERDICT_COLUMNS), strict=True)
+    for final, job, workload, cause, members, hosts, state, evidence in rows:
         if final:
-            excess = _excess(evidence, state)
-            yield JobVerdict(job, workload, cause, _names(members), _names(hosts), float(at), state, excess)
-
-
-def _excess(evidence: str, state: str) -> float:
-    """The excess in a final row of `scores`. Rows of earlier versions have it for undisturbed runs only."""
-    if EXCESS not in evidence:
-        return 0.0 if state == "healthy" and evidence in ("", "{}") else math.nan
-    found = json.loads(evidence).get(EXCESS)
-    return float(found) if isinstance(found, int | float) else math.nan
+            excess = float(json.loads(evidence).get(EXCESS, 0.0 if state == "healthy" else math.nan))
+            yield JobVerdict(job, workload, cause, _names(members), _names(hosts), state, excess)
 
 
 def _runtime(job: WatchedJob, monitor: JobMonitor, history: RuntimeHistory | None, now: float, left: float) -> str:
@@ -195,5 +186,4 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    # In rows of earlier versions the column is empty. Most runs name nobody.
-    return tuple(json.loads(text)) if text not in ("", "[]") else ()
+    return tuple(json.loads(text)) if text != "[]" else ()

@@ -12,14 +12,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import duckdb
-
 from barograph_agent.protocol import wire
 from barograph_collector.auth.authorization import Claim, Refused
 from barograph_collector.auth.credentials import Verifier
 from barograph_collector.ingest.appender import gathered
-from barograph_collector.storage.connection import first_line
 
+UNAVAILABLE: Final = Refused("unavailable", "the collector cannot answer this now, expected another hello later")
 _BATCH: Final = 1000  # hellos
 _log = logging.getLogger(__name__)
 
@@ -55,11 +53,10 @@ class Authenticator:
                 # One query for all costs hardly more than one for a single stream or job.
                 marks = self.marks({request.hello.stream for request in requests})
                 owners = self.owners({claim.job for claim in claims if isinstance(claim, Claim)})
-            except duckdb.Error as error:
-                _log.warning("cannot look up streams and jobs: %s", first_line(error))
-                unavailable = Refused("unavailable", "the database is not available, expected another hello later")
+            except Exception as error:
+                _log.warning("cannot look up streams and jobs", exc_info=error)
                 for request in requests:
-                    self.done(request, unavailable, 0)
+                    self.done(request, UNAVAILABLE, 0)
                 continue
             for request, claim in zip(requests, claims, strict=True):
                 checked = _of_owner(claim, owners) if isinstance(claim, Claim) else claim
@@ -72,6 +69,10 @@ class Authenticator:
             return self.verifier.verify(request.hello.stream, request.hello.credential)
         except Refused as refusal:
             return refusal
+        except Exception as error:
+            # A defect, which one hello must not turn into the end of the service.
+            _log.warning("a hello failed", exc_info=error)
+            return UNAVAILABLE
 
 
 def _of_owner(claim: Claim, owners: Mapping[str, str]) -> Claim | Refused:

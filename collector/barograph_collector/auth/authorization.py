@@ -16,6 +16,7 @@ from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.layout import DAILY
+from barograph_collector.storage.rows import CheckedRows
 
 CONCLUSIONS: Final = frozenset(
     {"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores", "suspects"}
@@ -63,24 +64,30 @@ class Grant:
     tables: frozenset[str]
     claim: Claim | None
 
-    def check(self, message: wire.Append) -> bool:
-        """Replace the user in `jobs` by that of the credential; says whether the message was changed.
+    @property
+    def user(self) -> str:
+        """Whose rows; empty for any."""
+        return self.claim.user if self.claim is not None else ""
 
-        Raises Refused for rows that this producer may not append.
-        """
-        if message.table not in self.tables and message.table in TABLES:
-            raise Refused("forbidden", f"table is {message.table!r}, expected one of {', '.join(sorted(self.tables))}")
+    def producer(self, stream: str) -> str:
+        """Who pays for rows of a stream: the job with all its streams, or a stream without a job."""
+        return self.claim.job if self.claim is not None else stream
+
+    def check_table(self, table: str) -> None:
+        """Raises Refused for a table that this producer may not append to."""
+        if table not in self.tables and table in TABLES:
+            raise Refused("forbidden", f"table is {table!r}, expected one of {', '.join(sorted(self.tables))}")
+
+    def check(self, entry: CheckedRows) -> Mapping[str, wire.Wire]:
+        """The columns, in `jobs` with the user of the credential. Raises Refused for rows of another job."""
         if self.claim is None:
-            return False
-        owner = "source" if message.table == "events" else "job"
-        jobs = message.columns.get(owner, self.claim.job)
+            return entry.columns
+        owner = "source" if entry.table == "events" else "job"
+        jobs = entry.columns.get(owner, self.claim.job)
         foreign = next((job for job in (jobs if isinstance(jobs, list) else [jobs]) if job != self.claim.job), None)
         if foreign is not None:
             raise Refused("forbidden", f"column {owner!r} is {str(foreign)[:140]!r}, expected {self.claim.job!r}")
-        if message.table != "jobs":
-            return False
-        message.columns["user"] = self.claim.user
-        return True
+        return {**entry.columns, "user": self.user} if entry.table == "jobs" else entry.columns
 
 
 EVERYTHING: Final = Grant("", frozenset(TABLES), None)
@@ -161,16 +168,14 @@ class Authorization:
         self._buckets.set_rate(rows_per_second)
 
     def check_rate(self, grant: Grant, stream: str, rows: int) -> None:
-        """Check the rate limit of a producer: of a job with all its streams, or of a stream without a job."""
-        producer = grant.claim.job if grant.claim else stream
-        if not self._buckets.consume(producer, min(max(rows, 1), wire.MAX_ROWS)):
+        """Check the rate limit of a producer."""
+        if not self._buckets.consume(grant.producer(stream), min(max(rows, 1), wire.MAX_ROWS)):
             raise Refused("rate", "more rows than this producer's limit, expected a pause")
 
-    def check_kept(self, grant: Grant, message: wire.Append, size: int) -> None:
+    def check_kept(self, grant: Grant, table: str, size: int) -> None:
         """Check what a user's agents append to tables that are never dropped. size: bytes."""
-        user = grant.claim.user if grant.claim is not None else ""
-        if user and message.table in KEPT and not self._kept.consume(user, size):
-            text = f"table {message.table!r} is kept for ever, expected at most {MAX_KEPT_BYTES} bytes of a user a day"
+        if grant.user and table in KEPT and not self._kept.consume(grant.user, size):
+            text = f"table {table!r} is kept for ever, expected at most {MAX_KEPT_BYTES} bytes of a user a day"
             raise Refused("forbidden", text)
 
     def _role(self, key: str) -> str:

@@ -10,6 +10,7 @@ import hmac
 import pwd
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,18 +25,20 @@ WINDOW_SECONDS: Final = 60.0
 _OUT_OF_TIME: Final = (munge.EXPIRED, munge.REWOUND, munge.REPLAYED)
 
 
+@dataclass
 class Verifier:
-    """Verifies credentials, and remembers them. Not thread-safe. MUNGE may block for seconds."""
+    """Verifies credentials, and remembers them. Not thread-safe. MUNGE may block for seconds.
 
-    def __init__(self, secret: bytes, munge_socket: str | None, clock: Callable[[], float]) -> None:
-        """`secret`: of the facility, for job tokens. `munge_socket`: "" for MUNGE's default, None to accept no MUNGE.
+    secret: of the facility, for job tokens. munge_socket: "" for MUNGE's default, None to accept no MUNGE. clock: Unix
+    seconds. Proofs that are older than this are refused, since they may have been used already.
+    """
 
-        `clock` gives Unix seconds. Proofs made before this call are refused, since they may have been used already.
-        """
-        self._secret = secret
-        self._munge_socket = munge_socket
-        self._clock = clock
-        self._since = clock()
+    secret: bytes
+    munge_socket: str | None
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._since = self.clock()
         self._seen: set[str] = set()
         self._order: deque[tuple[float, str]] = deque()
 
@@ -48,9 +51,9 @@ class Verifier:
         match kind:
             case "token":
                 return Claim(self._check_proof(stream, job, text), job)
-            case "munge" if self._munge_socket is not None:
-                return Claim(self._check_munge(stream, text, self._munge_socket), job)
-        kinds = "a job token" if self._munge_socket is None else "MUNGE's or a job token"
+            case "munge" if self.munge_socket is not None:
+                return Claim(self._check_munge(stream, text, self.munge_socket), job)
+        kinds = "a job token" if self.munge_socket is None else "MUNGE's or a job token"
         raise Refused("credential", f"credential is {kind[:20] or 'none'}, expected {kinds}")
 
     def _check_munge(self, stream: str, text: str, socket: str) -> str:
@@ -70,14 +73,14 @@ class Verifier:
             proof = msgspec.json.decode(text, type=Proof)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise Refused("credential", "job token: no proof, expected one as the agent makes it") from None
-        key = token_key(self._secret, proof.job, proof.user, proof.expires)
+        key = token_key(self.secret, proof.job, proof.user, proof.expires)
         if not hmac.compare_digest(proof_mac(key, stream, proof.at, proof.nonce).encode(), proof.mac.encode()):
             raise Refused("credential", "job token: the proof is for another stream, or not of this facility")
         if not IDENTIFIER.fullmatch(proof.user):
             raise Refused("credential", f"job token: user is {proof.user[:140]!r}, expected an identifier")
         if not job.startswith(f"{proof.job}."):
             raise Refused("credential", f"job token: job is {job!r}, expected one of {proof.job!r}")
-        now = self._clock()
+        now = self.clock()
         if now >= proof.expires:
             raise Refused("credential", f"job token: expired {now - proof.expires:.0f} s ago")
         self._check_fresh(proof, now)

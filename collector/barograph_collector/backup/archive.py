@@ -19,11 +19,7 @@ import duckdb
 import msgspec
 
 from barograph_agent.system.system import SYSTEM, System
-from barograph_collector.lake import pins
-from barograph_collector.lake.lease import CATALOG_FILE, FileLease
-from barograph_collector.lake.place import CATALOG_FOLDER
-from barograph_collector.storage.connection import first_line
-from barograph_collector.storage.days.extensions import LakeError
+from barograph_collector.storage.connection import reason_of
 from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
 
@@ -46,8 +42,9 @@ class BackupError(Exception):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """What a backup holds. made_at: Unix seconds. head: the offset of its last row. rows: of each table."""
+    """A backup. log: its name. made_at: Unix seconds. head: the offset of its last row. rows: of each table."""
 
+    log: str
     made_at: float
     head: int
     rows: dict[str, int]
@@ -79,17 +76,18 @@ def make(state: Path, target: Path, progress: Progress = lambda done, total: Non
             else:
                 raise BackupError(f"{log}: checkpointed {MAX_ATTEMPTS} times while it was copied; try again later")
             with Store(part / LOG, system=system) as store, store.cursor() as rows:
+                store.checkpoint()  # a restore takes the database only
                 counts = {name: rows.execute(f'SELECT count(*) FROM "{name}"').fetchone() for name in LOG_COLUMNS}
-                made = Backup(system.clock.now(), store.head, {name: row[0] for name, row in counts.items() if row})
-            commit = _copy_catalog(state, part, system)
+                rows_of = {name: row[0] for name, row in counts.items() if row}
+                made = Backup(store.database.name, system.clock.now(), store.head, rows_of)
             system.disk.replace(part / MANIFEST, msgspec.json.encode(made))
             part.rename(target)
             system.disk.sync_directory(target.parent)
-            if commit is not None:  # an earlier backup is not the newest one any more
-                pins.write(state / CATALOG_FOLDER, [commit], system.disk)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
+    except duckdb.Error as error:
+        raise BackupError(f"cannot copy {log} to {target}: {reason_of(error)}") from None
     except OSError as error:
         raise BackupError(f"cannot copy {log} to {target}: {error.strerror or error}") from None
     return made
@@ -118,34 +116,6 @@ def _copied(log: Path, part: Path, progress: Progress, system: System) -> bool:
             except FileNotFoundError:
                 return False
         return _headers(log) == before
-
-
-def _copy_catalog(state: Path, part: Path, system: System) -> int | None:
-    """Copy the catalog of a lake in an object store, where it is in a file; returns the commit of which it is.
-
-    The lake keeps the files of this commit. Raises BackupError.
-    """
-    folder = state / CATALOG_FOLDER
-    if not (folder / CATALOG_FILE).exists():
-        return None
-    lease = FileLease(folder, system.disk, system.clock)
-    try:
-        lease.hold()  # it has no transaction under way, and no write-ahead log
-        try:
-            (part / CATALOG_FOLDER).mkdir(mode=0o700)
-            copy = part / CATALOG_FOLDER / CATALOG_FILE
-            shutil.copyfile(folder / CATALOG_FILE, copy)
-            with duckdb.connect(str(copy), read_only=True) as catalog:
-                (commit,) = catalog.execute("SELECT max(snapshot_id) FROM ducklake_snapshot").fetchone() or (0,)
-            pins.write(copy.parent, [commit], system.disk)
-            pins.write(folder, sorted({*pins.read(folder, system.disk), commit}), system.disk)
-        finally:
-            lease.release()
-    except LakeError as error:
-        raise BackupError(str(error)) from None
-    except duckdb.Error as error:
-        raise BackupError(f"cannot read the catalog {folder / CATALOG_FILE}: {first_line(error)}") from None
-    return int(commit)
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ class Backfill:
     def _rest(self, table: str, columns: Mapping[str, Column]) -> Mapping[str, Column] | None:
         if table not in self.follower.offsets:
             return columns
-        rows = zip(columns["job"], columns["offset"], strict=True)
+        rows = zip(columns["job"], columns["log_offset"], strict=True)
         return chosen(columns, [job not in self.jobs or offset > self._reached for job, offset in rows])
 
 

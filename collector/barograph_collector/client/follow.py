@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
+import zmq
+
 from barograph_agent.deliver.keys import ClientKey
 from barograph_agent.deliver.link import Link
 from barograph_agent.deliver.outbox import Memory
@@ -51,11 +53,6 @@ class Follower:
         self.offsets.update(offsets)
         self.delivered.update(offsets)
 
-    def restart(self) -> None:
-        """Begin again, with another log."""
-        self.offsets = dict.fromkeys(self.offsets, 0)
-        self.delivered = dict.fromkeys(self.delivered, 0)
-
     def poll(self) -> Iterator[list[Rows]]:
         """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read.
 
@@ -83,7 +80,7 @@ class Follower:
             return None
         upto, rows = found
         self.offsets = {table: max(offset, upto) for table, offset in self.offsets.items()}
-        self.delivered.update({table: int(columns["offset"][-1]) for table, columns in rows.items()})
+        self.delivered.update({table: int(columns["log_offset"][-1]) for table, columns in rows.items()})
         return [(table, rows[table]) for table in self.offsets if table in rows]
 
 
@@ -107,6 +104,10 @@ class LogWriter:
     def pump(self) -> None:
         """Send and receive what is possible without waiting."""
         self.link.pump()
+
+    def register(self, poller: zmq.Poller) -> None:
+        """Let a poller wait for acknowledgements."""
+        self.link.register(poller)
 
     @property
     def idle(self) -> bool:

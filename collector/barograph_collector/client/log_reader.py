@@ -105,7 +105,6 @@ class LogReader:
                 self._wait = None
                 return _round(self._checked(answer))
             if self._clock() > wait.deadline:
-                self.close()
                 raise self._unavailable(self.timeout)
             if self._connection is None or self._connection.count <= wait.connections:
                 return None
@@ -123,7 +122,6 @@ class LogReader:
         waiting = seconds + self.timeout
         answer = self._ask(wire.Sql(0, text, limit, seconds), wire.Result, waiting)
         if answer is None:
-            self.close()
             raise self._unavailable(waiting)
         return self._checked(answer)
 
@@ -168,7 +166,6 @@ class LogReader:
                 return answer.detail if answer.reason in wire.WITHHELD else ""
             if isinstance(answer, wire.Welcome):
                 return ""
-        self.close()
         raise self._unavailable(self.timeout)
 
     def close(self) -> None:
@@ -186,6 +183,11 @@ class LogReader:
         self.close()
 
     def _unavailable(self, seconds: float) -> LogUnavailable:
+        """Close the connection; the error says why nothing was answered within `seconds`."""
+        trouble = self._connection.trouble if self._connection is not None else ""
+        self.close()
+        if trouble:
+            return LogUnavailable(f"not admitted by the collector at {self.endpoint}: {trouble}")
         return LogUnavailable(
             f"no answer from the collector at {self.endpoint} within {seconds:g} s;"
             " check that `barograph up` or `barograph collector` runs there"
@@ -229,9 +231,8 @@ class LogReader:
                 raise LogUnavailable(f"{self.endpoint} does not speak the log protocol: {error}") from None
             if isinstance(answer, kind) and answer.request == number:
                 return answer
-        if trouble := connection.trouble:
-            self.close()
-            raise LogUnavailable(f"not admitted by the collector at {self.endpoint}: {trouble}")
+        if connection.trouble:
+            raise self._unavailable(seconds)
         return None
 
     def _checked(self, answer: A) -> A:
@@ -250,6 +251,6 @@ def _round(answer: wire.Rows) -> Round:
     tables = {}
     for table, columns in answer.columns.items():
         kinds = wire.READ_KINDS[table]
-        rows = len(columns["offset"]) // kinds["offset"].dtype.itemsize
+        rows = len(columns["log_offset"]) // kinds["log_offset"].dtype.itemsize
         tables[table] = wire.unpack(columns, kinds, rows, strict=False)
     return answer.next_offset, tables

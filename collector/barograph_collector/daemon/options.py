@@ -25,7 +25,7 @@ def run_daemon(
 
     description: for --help. serve: runs until a signal; raises CannotStart.
     """
-    parser = argparse.ArgumentParser(prog=f"barograph {section.table}", description=description)
+    parser = argparse.ArgumentParser(prog=f"barograph {section.table}", description=description, allow_abbrev=False)
     configuration = parse(parser, section, argv, os.environ)
     # `barograph up` may run several collectors.
     log_to_stderr(os.environ.get("BAROGRAPH_DAEMON", section.table), configuration.settings.log_format)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsgiref.types import WSGIApplication
 
@@ -16,19 +17,17 @@ from prometheus_client.registry import Collector as Exporter
 
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import Column
-from barograph_agent.settings.places import endpoints
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.follow import Follower
+from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
-from barograph_collector.daemon.places import JobPlaces, PlacedWriter
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
 from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.daemon.settings import FollowerSettings, load_key
-from barograph_collector.daemon.sources import WAIT_SECONDS, FollowedCollector, Sources, SourcesExporter
+from barograph_collector.daemon.source import WAIT_SECONDS, LogSource, SourceExporter
 
 CYCLE_SECONDS: Final = 0.5
 """The pause between cycles while the processor has work that depends on time, or rows are not acknowledged."""
@@ -119,79 +118,69 @@ class RowSink(Protocol):
         ...
 
 
+@dataclass
 class Runner:
     """Moves rows between the log and a processor.
 
     An exception of the processor ends in its quarantine, and is reported as a row of `events`.
+
+    clock: Unix seconds. beat: called after each round of rows. still: held while the processor changes. name: the
+    source of events that are about no job.
     """
 
-    def __init__(
-        self,
-        processor: Processor,
-        follower: Follower | Sources,
-        writer: RowSink,
-        clock: Callable[[], float] = CLOCK.now,
-        beat: Callable[[], None] = lambda: None,
-        still: threading.Lock | None = None,
-        name: str = "follower",
-    ) -> None:
-        """clock: Unix seconds. beat: called after each round of rows. still: held while the processor changes.
-
-        name: the source of events that are about no job.
-        """
-        self._name = name
-        self._beat = beat
-        self._still = still or threading.Lock()
-        self._processor = processor
-        self._follower = follower
-        self._writer = writer
-        self._clock = clock
-        self._away = False
+    processor: Processor
+    follower: Follower | LogSource
+    writer: RowSink
+    clock: Callable[[], float] = CLOCK.now
+    beat: Callable[[], None] = lambda: None
+    still: threading.Lock = field(default_factory=threading.Lock)
+    name: str = "follower"
+    _away: bool = False
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do before something is received."""
-        return not self._away and self._processor.idle and self._writer.idle
+        return not self._away and self.processor.idle and self.writer.idle
 
     def step(self) -> None:
         """One cycle. While the collector cannot be reached no row is read, and none is lost."""
-        self._writer.pump()
+        self.writer.pump()
         stepped = False
         try:
-            for round_ in self._follower.poll():
-                with self._still:
+            for round_ in self.follower.poll():
+                with self.still:
                     for table, columns in round_:
-                        observe(self._processor, table, columns, self._clock())
+                        observe(self.processor, table, columns, self.clock())
                     outputs = self._step()
                 self.write(outputs)
                 stepped = True
                 # One cycle can read months of the log.
-                self._beat()
+                self.beat()
         except (LogUnavailable, ReadRefused):
             self._away = True
             return
         self._away = False
         if not stepped:
-            with self._still:
+            with self.still:
                 outputs = self._step()
             self.write(outputs)
 
     def _step(self) -> list[Output]:
-        quarantine, now = self._processor.quarantine, self._clock()
+        quarantine, now = self.processor.quarantine, self.clock()
         outputs: list[Output] = []
         with quarantine.guard("step"):
-            outputs = self._processor.step(now)
+            outputs = self.processor.step(now)
         for failure in quarantine.take_unreported():
-            row = {"source": failure.job or self._name, "kind": "quarantine", "rows": 0, "at": now}
-            outputs.append(Output("events", 1, {**row, "detail": f"{self._name}: {failure.place}: {failure.detail}"}))
+            row = {"source": failure.job or self.name, "kind": "quarantine", "rows": 0, "time": now}
+            outputs.append(Output("events", 1, {**row, "detail": f"{self.name}: {failure.place}: {failure.detail}"}))
         return outputs
 
     def write(self, outputs: Iterable[Output]) -> None:
         """Append rows."""
         for output in merged(outputs):
-            with self._processor.quarantine.guard(f"append {output.table}"):
-                self._writer.put(*output)
-        self._writer.pump()
+            with self.processor.quarantine.guard(f"append {output.table}"):
+                self.writer.put(*output)
+        self.writer.pump()
 
 
 def observe(processor: Processor, table: str, columns: Mapping[str, Column], now: float) -> None:
@@ -206,8 +195,8 @@ def serve(
     configuration: Configuration[F],
     *,
     apply: Callable[[], None] = lambda: None,
-    prepare: Callable[[Sequence[FollowedCollector]], None] = lambda sources: None,
-    keep: Callable[[Mapping[str, Mapping[str, int]], bool], None] | None = None,
+    prepare: Callable[[LogSource], None] = lambda source: None,
+    keep: Callable[[str, Mapping[str, int], bool], None] | None = None,
     pages: Mapping[str, WSGIApplication] | None = None,
     each_cycle: Callable[[], Iterable[Output]] = lambda: (),
     still: threading.Lock | None = None,
@@ -216,11 +205,10 @@ def serve(
 
     tables: to read, in the order of the rows of a round.
     apply: called after a reload of the configuration.
-    prepare: called before rows of collectors are read, to set the offsets to read from: before the first cycle, and
-    later for those that did not answer then; repeated after LogUnavailable.
-    keep: writes a snapshot; called after a cycle with the offsets of the rows that were processed, by collector and
-    table, and with True at the end, only while all outputs are acknowledged: a restored processor does not write them
-    again.
+    prepare: called once before rows are read, to set the offsets to read from; repeated after LogUnavailable.
+    keep: writes a snapshot; called after a cycle with the name of the log and the offsets of the rows that were
+    processed, by table, and with True at the end, only while all outputs are acknowledged: a restored processor does
+    not write them again.
     pages: applications that are served beside /metrics, by path.
     each_cycle: called before each cycle; what it returns is written first.
     still: held while the state of the processor changes. A scrape, and a page that reads this state, holds it too.
@@ -238,47 +226,45 @@ def serve(
         heartbeat()
         notifier.alive()
 
-    places = JobPlaces(endpoints(settings.collector))
-    readers = [LogReader(endpoint, READ_SECONDS, key) for endpoint in places.collectors]
-    sources = Sources(readers, tables, places, CLOCK.monotonic)
-    # Each process writes streams of its own: rows that the former one did not deliver are computed again.
-    writer = PlacedWriter(places, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
-    registry.register(SourcesExporter(name, sources, writer))
-    with Shutdown() as shutdown, closing(sources):
+    source = LogSource(LogReader(settings.collector, READ_SECONDS, key), tables)
+    # Each process writes a stream of its own: rows that the former one did not deliver are computed again.
+    writer = LogWriter(settings.collector, f"{key.name if key else name}/{CLOCK.now_ns()}", key)
+    registry.register(SourceExporter(name, source, writer))
+    with Shutdown() as shutdown, closing(source):
         exposition = serve_metrics(registry, *settings.metrics, pages)
         _log.info("following the log at %s, metrics on %s", settings.collector, exposition.url)
         notifier.ready()
-        runner = Runner(processor, sources, writer, beat=beat, still=still, name=name)
+        runner = Runner(processor, source, writer, beat=beat, still=still, name=name)
 
         def seconds() -> float:
-            return 0.0 if sources.is_behind else WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS
+            return 0.0 if source.is_behind else WAIT_SECONDS + READ_SECONDS if runner.idle else CYCLE_SECONDS
 
-        while not _wait(shutdown, sources, writer, seconds()):
+        while not _wait(shutdown, source, writer, seconds()):
             beat()
             runner.write(each_cycle())
             if shutdown.hung_up():
                 with still:
                     reload.run()
             with suppress(LogUnavailable), still:
-                sources.prepare(prepare)
-            if not sources.delivered:
+                source.prepare(prepare)
+            if not source.is_ready:
                 continue
             runner.step()
             if keep is not None and writer.idle:
-                keep(sources.delivered, False)
+                keep(source.name, source.delivered, False)
         notifier.stopping()
         delivered = writer.close(STOP_SECONDS)
-        if keep is not None and sources.delivered and delivered:
-            keep(sources.delivered, True)
+        if keep is not None and source.is_ready and delivered:
+            keep(source.name, source.delivered, True)
         exposition.stop()
     return Exit.OK
 
 
-def _wait(shutdown: Shutdown, sources: Sources, writer: PlacedWriter, seconds: float) -> bool:
+def _wait(shutdown: Shutdown, source: LogSource, writer: LogWriter, seconds: float) -> bool:
     """Wait at most `seconds` for a message of a collector or a signal; whether the shutdown is requested."""
     poller = zmq.Poller()
     poller.register(shutdown.fileno(), zmq.POLLIN)
-    sources.register(poller)
+    source.register(poller)
     writer.register(poller)
     poller.poll(int(1000 * seconds))
     return shutdown.wait(0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import enum
 import importlib.metadata
 import os
@@ -24,6 +25,8 @@ MAX_REQUESTS: Final = 64
 """Requests over HTTP that are answered at once."""
 REQUEST_SECONDS: Final = 10.0
 """How long a connection may be silent."""
+WHOLE_SECONDS: Final = 60.0
+"""How long a request may take in all."""
 HEARTBEAT: Final = "barograph_heartbeat_timestamp_seconds"
 
 
@@ -168,13 +171,23 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        # In all: each byte may come within the time limit of the one before it.
+        timer = threading.Timer(WHOLE_SECONDS, _cut, [request])
+        timer.daemon = True
+        timer.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            timer.cancel()
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that sends nothing, or goes away, is no error of this daemon."""
+
+
+def _cut(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from barograph_agent.deliver import keys
 from barograph_agent.deliver.keys import ClientKey
-from barograph_agent.settings.agent import CollectorAddresses
-from barograph_agent.settings.places import DEFAULT_ENDPOINT
+from barograph_agent.settings.places import DEFAULT_ENDPOINT, check_endpoint
 from barograph_agent.settings.setting import Form, Option, Section, path
 from barograph_agent.settings.sources import ConfigError
 from barograph_collector.auth.http_access import Access, is_loopback
@@ -42,7 +41,11 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
 class FollowerSettings(DaemonSettings, frozen=True):
     """The settings of a daemon that follows the log."""
 
-    collector: CollectorAddresses = DEFAULT_ENDPOINT
+    collector: Annotated[
+        str,
+        Form("ENDPOINT", "tcp://HOST:PORT or ipc://PATH", check_endpoint),
+        Option("the collector", variable="BAROGRAPH_COLLECTOR"),
+    ] = DEFAULT_ENDPOINT
     key: KeyFile = None
     metrics: Metrics = ("127.0.0.1", 0)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barograph_agent.protocol.tables import TABLES
+from barograph_agent.protocol.wire import DROPS
 from barograph_collector.storage.rows import CheckedRows, numbers, texts
 
 RESULTS: Final = ("accepted", "duplicate", "refused")
@@ -20,9 +21,8 @@ REASONS: Final = (
     *("version", "gap", "invalid", "oversized", "unknown-stream", "credit", "rate", "undecodable", "multipart"),
     *("ignored", "failed"),
     *("handshake", "key", "role", "credential", "replayed", "forbidden"),
-    *("disk-full", "draining", "unavailable"),
+    *("disk-full", "unavailable"),
 )
-DROPS: Final = ("ring-full", "spool-cap", "spool-corrupt", "memory-cap", "forgotten", "other")
 
 
 @dataclass
@@ -38,14 +38,14 @@ class Durations:
         self.seconds += seconds
 
 
-def _metric(text: str, value: Callable[[], object] = int, *, label: str = "", gauge: bool = False) -> Any:
+def metric(text: str, value: Callable[[], object] = int, *, label: str = "", gauge: bool = False) -> Any:
     """A field that is exposed, as a counter or a gauge; a summary for Durations. text: the help."""
     return field(default_factory=value, metadata={"help": text, "label": label, "gauge": gauge})
 
 
 def _metrics(text: str, label: str, keys: Iterable[str], *, gauge: bool = False) -> Any:
     """A field with a number for each value of a label."""
-    return _metric(text, lambda: dict.fromkeys(keys, 0), label=label, gauge=gauge)
+    return metric(text, lambda: dict.fromkeys(keys, 0), label=label, gauge=gauge)
 
 
 @dataclass
@@ -63,34 +63,33 @@ class Counters:
     rejected: dict[str, int] = _metrics(
         "Messages and connections rejected since the start, by reason.", "reason", REASONS
     )
-    agent_intervals_counted: int = _metric("Intervals of ended runs, as counted by shims, since the start.")
-    agent_intervals_stored: int = _metric("Intervals committed since the start, including those of running jobs.")
-    agent_cpu_seconds: float = _metric(
-        "Processor time of sidecars whose runs have ended, since the start, in seconds.", float
-    )
-    agent_lived_seconds: float = _metric("Total lifetime of these sidecars, in seconds.", float)
-    agent_resident_bytes: int = _metric("Largest resident memory of one of these sidecars, in bytes.", gauge=True)
+    agent_intervals_counted: int = metric("Intervals of ended runs, as counted by shims, since the start.")
+    agent_intervals_stored: int = metric("Intervals committed since the start, including those of running jobs.")
+    agent_cpu_seconds: float = metric("Total processor time of sidecars of ended runs, in seconds.", float)
+    agent_lived_seconds: float = metric("Total lifetime of these sidecars, in seconds.", float)
+    agent_steps: int = metric("Total number of steps of these sidecars.")
+    agent_longest_step_seconds: float = metric("Processor time of the longest of these steps, in seconds.", gauge=True)
+    agent_clock_error_seconds: float = metric("Largest error of the clock of a node, in seconds.", gauge=True)
+    agent_resident_bytes: int = metric("Largest resident memory of one of these sidecars, in bytes.", gauge=True)
     agent_rows_dropped: dict[str, int] = _metrics("Rows dropped by agents since the start, by reason.", "reason", DROPS)
-    queue_rows: int = _metric("Rows accepted and not yet committed.", gauge=True)
-    streams: int = _metric("Streams in memory, the most recently used ones.", gauge=True)
-    credit_taken_messages: int = _metric("Messages accepted and not yet acknowledged, of all streams.", gauge=True)
-    credit_exhausted: int = _metric("Times that a stream has used up its credit, since the start.")
-    last_offset: int = _metric("Offset of the last row committed.", gauge=True)
-    commit_seconds: Durations = _metric("Duration of commits, in seconds.", Durations)
-    checkpoint_seconds: Durations = _metric(
+    queue_rows: int = metric("Rows accepted and not yet committed.", gauge=True)
+    streams: int = metric("Streams in memory, the most recently used ones.", gauge=True)
+    credit_taken_messages: int = metric("Messages accepted and not yet acknowledged, of all streams.", gauge=True)
+    credit_exhausted: int = metric("Times that a stream has used up its credit, since the start.")
+    last_offset: int = metric("Offset of the last row committed.", gauge=True)
+    commit_seconds: Durations = metric("Duration of commits, in seconds.", Durations)
+    checkpoint_seconds: Durations = metric(
         "Duration of checkpoints, during which no rows are committed, in seconds.", Durations
     )
-    longest_checkpoint_seconds: float = _metric(
-        "The longest checkpoint since the start, in seconds.", float, gauge=True
-    )
+    longest_checkpoint_seconds: float = metric("The longest checkpoint since the start, in seconds.", float, gauge=True)
     waiting_since: float = 0.0
     """When the oldest rows that are acknowledged and not in the database became durable (monotonic); 0 for none."""
     reopens: dict[str, int] = _metrics(
         "Attempts to open the database again after a failure, since the start, by result.", "result", ("done", "failed")
     )
-    draining: int = _metric("1 while the collector is drained: it takes no rows.", gauge=True)
-    partitions_dropped: int = _metric("Days of raw rows dropped by retention.")
-    retention_held: int = _metric(
+    partitions_dropped: int = metric("Days of raw rows dropped by retention.")
+    journal_lost: int = metric("Acknowledged messages that a damaged journal lacked at the start.")
+    retention_held: int = metric(
         "1 while no days are dropped by age, because the clock has jumped or is behind the newest rows.", gauge=True
     )
     table_rows: dict[str, int] = _metrics("Approximate rows in the log, by table.", "table", TABLES, gauge=True)
@@ -117,8 +116,10 @@ class Counters:
                 case "sidecars":
                     self.agent_cpu_seconds += float(numbers(same, "cpu_seconds").sum())
                     self.agent_lived_seconds += float(numbers(same, "lived_seconds").sum())
-                    most = int(numbers(same, "resident_bytes").max())
-                    self.agent_resident_bytes = max(self.agent_resident_bytes, most)
+                    self.agent_steps += int(numbers(same, "steps").sum())
+                    for name in ("longest_step_seconds", "clock_error_seconds", "resident_bytes"):
+                        most = max(getattr(self, f"agent_{name}"), *numbers(same, name).tolist())
+                        setattr(self, f"agent_{name}", most)
                 case "events":
                     for kind, rows, reason in zip(
                         texts(same, "kind"), numbers(same, "rows").tolist(), texts(same, "detail"), strict=True

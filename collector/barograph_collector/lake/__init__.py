@@ -1,1 +1,1 @@
-"""The lake: the rows of the log as Parquet files that a DuckLake catalog lists, for history and for other programs."""
+"""The lake: sealed periods of the log as Parquet files, and a DuckLake catalog that lists them."""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM
-from barograph_collector.storage.days.data_path import SCHEME, DataPath, DirectoryPath, split
+from barograph_collector.storage.days.data_path import SCHEME, DataPath, split
 
 CATALOG_FOLDER: Final = "lake-catalog"
 """In the state directory: the catalog of a lake in an object store, unless a database has it."""
@@ -25,7 +25,7 @@ class Lake(NamedTuple):
     @classmethod
     def at(cls, directory: Path, url: str = "", disk: Disk = SYSTEM.disk) -> Self:
         """The lake in a directory."""
-        return cls(DirectoryPath(directory.absolute(), disk), directory.absolute(), url)
+        return cls(DataPath(directory.absolute(), disk), directory.absolute(), url)
 
     @classmethod
     def find(

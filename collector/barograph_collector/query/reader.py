@@ -12,10 +12,12 @@ from barograph_collector.storage.days.archive import LakeAway
 from barograph_collector.storage.store import Store
 
 _FURTHEST = 2**62
+UNSETTLED = "the newest rows are missing, which the database is slow to take."
 
 
-def answer_read(store: Store, settle: Callable[[], object], read: wire.Read) -> wire.Rows:
-    """The rows that a read asks for, or the error in it. `settle` waits until durable rows are in the database.
+def answer_read(store: Store, settle: Callable[[bool], bool], read: wire.Read) -> wire.Rows:
+    """The rows that a read asks for, or the error in it. `settle` waits until durable rows are in the database or,
+    called with False, in the tail.
 
     A round has the rows of the database as it is: rows that are on their way to it are news to the next round.
     """
@@ -24,17 +26,18 @@ def answer_read(store: Store, settle: Callable[[], object], read: wire.Read) -> 
             return _read_round(store, read, read.tables)
         table = wire.table_named(read.table)
         _check_page(read, table)
-        settle()
+        is_settled = settle(not read.job)  # agents ask for their job again and again
         page = store.read(table.name, read.after, min(read.limit, wire.MAX_ROWS), read.job)
     except (wire.Invalid, LakeAway) as error:
         return failed(read, str(error))
     except duckdb.Error as error:
         store.note_error(error)
         if read.tables is not None:
-            settle()  # wakes up the writer, which opens the database again
+            settle(True)  # wakes up the writer, which opens the database again
         return failed(read, f"the database could not answer: {error}")
     columns = wire.pack(page.columns, wire.READ_KINDS[table.name])
-    return wire.Rows(read.request, table.name, page.rows, columns, page.next_offset, note=page.note[:500])
+    note = page.note if is_settled else f"{UNSETTLED} {page.note}".rstrip()
+    return wire.Rows(read.request, table.name, page.rows, columns, page.next_offset, note=note[:500])
 
 
 def failed(read: wire.Read, error: str) -> wire.Rows:
@@ -49,7 +52,7 @@ def _read_round(store: Store, read: wire.Read, offsets: dict[str, int]) -> wire.
         if not 0 <= after <= _FURTHEST:
             raise wire.Invalid(f"after of table {table!r} is {after}, expected 0 to {_FURTHEST}")
     upto, tables = store.read_round(offsets, min(read.limit, wire.MAX_ROWS))
-    rows = sum(len(columns["offset"]) for columns in tables.values())
+    rows = sum(len(columns["log_offset"]) for columns in tables.values())
     packed = {table: wire.pack(columns, wire.READ_KINDS[table]) for table, columns in tables.items()}
     return wire.Rows(read.request, "", rows, packed, upto)
 

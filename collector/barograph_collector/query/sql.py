@@ -1,8 +1,7 @@
 """SQL queries: one SELECT over the log and the lake, read-only, with limits on time and size.
 
 DuckDB itself enforces this: its parser classifies the statement, the transaction is read-only, and the database was
-opened without access to files. Table functions could bypass all three (`checkpoint()` and `enable_logging()` are
-SELECTs), so only those that compute are allowed.
+opened without access to files. What it does not enforce is in `statement`.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import duckdb
-import msgspec
 import pyarrow as pa
 
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.query.wanted import wanted
+from barograph_collector.query.reader import UNSETTLED
+from barograph_collector.query.statement import NotAllowed, check
 from barograph_collector.storage.days.archive import Archive, LakeAway, Wanted, unreadable
 from barograph_collector.storage.days.partitions import Partition, load
-from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, quoted
+from barograph_collector.storage.layout import LOG_COLUMNS, quoted
 from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.store import Store
 
@@ -29,18 +28,12 @@ THREADS: Final = 2
 """Queries that run at once: a long one must not block the page."""
 _CHECK_SECONDS: Final = 0.05
 """How late a query may be interrupted."""
-_TABLE_FUNCTIONS: Final = {"range", "generate_series", "unnest", "duckdb_columns", "duckdb_tables"}
-_ALLOWED: Final = ", ".join(sorted(_TABLE_FUNCTIONS))
-
-
-class NotAllowed(ValueError):
-    """A query that is not one SELECT over the log. The text says what was expected."""
 
 
 class Querier:
     """Runs queries; any thread may call `answer`."""
 
-    def __init__(self, store: Store, settle: Callable[[], object]) -> None:
+    def __init__(self, store: Store, settle: Callable[[], bool]) -> None:
         """`settle` waits until durable rows are in the database."""
         self._store = store
         self._settle = settle
@@ -55,8 +48,9 @@ class Querier:
         limit = min(max(query.limit, 1), wire.MAX_SQL_ROWS)
         seconds = min(max(query.seconds, 0.1), wire.MAX_SQL_SECONDS)
         try:
-            self._settle()
+            is_settled = self._settle()
             found, note = self._select(query.query, limit, seconds)
+            note = note if is_settled else f"{UNSETTLED} {note}".rstrip()
         except NotAllowed as error:
             return refused(query, str(error))
         except duckdb.InterruptException:
@@ -97,7 +91,7 @@ class Querier:
                 # The limit of a relation is part of the plan, so rows beyond it are not computed.
                 return cursor.sql(text).limit(limit + 1).to_arrow_table()
             except duckdb.Error as error:
-                days = [day.day for day in away if any(archive.rows(table, day.day) for table in tables)]
+                days = [day.day for day in away if any(archive.files(table, [day.day]) for table in tables)]
                 if not days or not unreadable(error):
                     raise
                 raise archive.away(days, error) from None
@@ -105,7 +99,7 @@ class Querier:
     def _archive(self, cursor: duckdb.DuckDBPyConnection, days: Sequence[Partition]) -> Archive:
         """The files of these days, which are archived in the present transaction."""
         partitions = self._store.database.partitions
-        # They follow a moment after the commit, the days last. Files of a day that have been merged since are as good.
+        # They follow a moment after the commit, the days last.
         known = {day.day for day in partitions.days if day.archived}
         archive = partitions.archive
         return archive if known.issuperset(day.day for day in days) else Archive.load(cursor, self._store.lake)
@@ -133,32 +127,6 @@ class Querier:
                 cursor.interrupt()
 
 
-def check(text: str, cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Wanted]]:
-    """The daily tables that `text` names, with what it wants of them.
-
-    Raises NotAllowed unless it is one SELECT that stays within the log; duckdb.Error for what does not parse.
-    """
-    statements = cursor.extract_statements(text)
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        kinds = ", ".join(str(statement.type).rpartition(".")[2] for statement in statements) or "nothing"
-        raise NotAllowed(f"query is {kinds}, expected one SELECT")
-    ((tree,),) = cursor.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
-    parsed = msgspec.json.decode(tree)
-    if parsed["error"]:  # pragmas and the like, which have the type of a SELECT
-        raise NotAllowed(f"query is no SELECT: {parsed['error_message']}")
-    nodes = list(_relations(parsed))
-    called = {node["function"]["function_name"] for node in nodes if node["type"] == "TABLE_FUNCTION"}
-    if foreign := called - _TABLE_FUNCTIONS:
-        raise NotAllowed(f"query calls {min(foreign)}(), expected none but {_ALLOWED}")
-    named = {node["table_name"]: node["catalog_name"] for node in nodes if node["type"] == "BASE_TABLE"}
-    for name, catalog in named.items():
-        if "/" in name:  # a file
-            raise NotAllowed(f"query names {name!r}, expected a table of the log")
-        if name in DAILY and catalog:
-            raise NotAllowed(f"query names {catalog}.{name}, expected {name}")
-    return wanted(parsed)
-
-
 def join_lake(
     cursor: duckdb.DuckDBPyConnection,
     archive: Archive,
@@ -170,7 +138,7 @@ def join_lake(
     Where no archived day can have what is wanted, the table is that of the database.
     """
     for table, rows in tables.items():
-        archived = archive.source(table, [day.day for day in days if day.archived], rows)
+        archived = archive.source(archive.files(table, (day.day for day in days if day.archived), rows))
         if not archived:
             continue
         parts = [archived, *(f'"{day.table(table)}"' for day in days if not day.archived)]
@@ -181,18 +149,6 @@ def join_lake(
 def refused(query: wire.Sql, error: str) -> wire.Result:
     """An answer without rows."""
     return wire.Result(query.request, b"", 0, False, error[:2000])
-
-
-def _relations(node: Any) -> Iterator[Any]:
-    """What a query selects from: tables and table functions, as DuckDB's parser has them."""
-    if isinstance(node, dict):
-        if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION"):
-            yield node
-        for child in node.values():
-            yield from _relations(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from _relations(child)
 
 
 def _to_stream(rows: pa.Table) -> bytes:

@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from barograph_collector.storage.days.archive import TIME_COLUMNS, Wanted
-from barograph_collector.storage.layout import DAILY
 
-_MIRRORED: Final = {
-    "COMPARE_EQUAL": "COMPARE_EQUAL",
-    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
-    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
-    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
-    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
-}
+_LESS: Final = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
+_GREATER: Final = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
+_MIRRORED: Final = dict(zip(("COMPARE_EQUAL", *_LESS, *_GREATER), ("COMPARE_EQUAL", *_GREATER, *_LESS), strict=True))
 
 
-def wanted(parsed: Any) -> dict[str, list[Wanted]]:
-    """For each daily table that a query names, what each place in it wants. parsed: from `json_serialize_sql`."""
-    found: dict[str, list[Wanted]] = defaultdict(list)
-    for table, what in _walk(parsed):
-        found[table].append(what)
-    return dict(found)
+def bounds(table: str, names: set[str], condition: Any) -> Wanted:
+    """What a query wants of a daily table. names: those of the table in the query.
 
-
-def _walk(node: Any) -> Iterator[tuple[str, Wanted]]:
-    if isinstance(node, list):
-        for child in node:
-            yield from _walk(child)
-    if not isinstance(node, dict):
-        return
-    rest = node
-    source = node.get("from_table")
-    if node.get("type") == "SELECT_NODE" and _is_daily(source) and not source["column_name_alias"]:
-        # Of a join a condition may not apply to all rows that are read.
-        names = {source["alias"] or source["table_name"]}
-        yield source["table_name"], _bounds(source["table_name"], names, node.get("where_clause"))
-        rest = {name: child for name, child in node.items() if name != "from_table"}
-    elif _is_daily(node):
-        yield node["table_name"], Wanted()
-    for child in rest.values():
-        yield from _walk(child)
-
-
-def _is_daily(node: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(node, dict) and node.get("type") == "BASE_TABLE" and node["table_name"] in DAILY
-
-
-def _bounds(table: str, names: set[str], condition: Any) -> Wanted:
+    condition: which all rows meet, as from `json_serialize_sql`; None for none.
+    """
     jobs: tuple[str, ...] = ()
     since, until = -math.inf, math.inf
     for kind, column, value in _comparisons(names, condition):
@@ -58,9 +25,9 @@ def _bounds(table: str, names: set[str], condition: Any) -> Wanted:
             among = value if kind == "COMPARE_IN" else [value]
             jobs = tuple(sorted(among)) if all(isinstance(one, str) for one in among) else jobs
         elif column == TIME_COLUMNS[table] and isinstance(value, int | float):
-            if kind in ("COMPARE_EQUAL", "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"):
+            if kind in ("COMPARE_EQUAL", *_GREATER):
                 since = max(since, value)
-            if kind in ("COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"):
+            if kind in ("COMPARE_EQUAL", *_LESS):
                 until = min(until, value)
     return Wanted(jobs, since, until)
 

@@ -11,7 +11,6 @@ import duckdb
 
 from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.erased import Erased
-from barograph_collector.storage.text import literal
 
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "memory_limit": "512MB",
@@ -27,6 +26,10 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 
 
+COPIED_ROWS: Final = 122_880
+"""Rows that a copy has in memory at once."""
+
+
 class StoreError(Exception):
     """The log cannot be opened, or is damaged. The text names the file and what to do."""
 
@@ -40,7 +43,7 @@ def connect(path: Path, lake: DataPath | None = None) -> duckdb.DuckDBPyConnecti
     try:
         connection = duckdb.connect(str(path), config=_CONFIG)
     except duckdb.Error as error:
-        reason = first_line(error)
+        reason = reason_of(error)
         if "Could not set lock" in reason:
             holder = reason[reason.rfind("(PID") :].partition(")")[0].lstrip("(") if "(PID" in reason else "PID unknown"
             raise StoreHeld(
@@ -58,22 +61,21 @@ def connect(path: Path, lake: DataPath | None = None) -> duckdb.DuckDBPyConnecti
     return connection
 
 
-def copy_tables(path: Path, target: Path, without: Erased | None = None) -> None:
-    """Copy all tables of a file that nobody has open to a new file, in the order of their rows. Raises duckdb.Error."""
-    with duckdb.connect(config=_CONFIG) as connection:
-        for file, name, mode in ((path, "old", "READ_ONLY"), (target, "new", "READ_WRITE")):
-            connection.execute(f"ATTACH {literal(str(file))} AS {name} ({mode})")
-        if without is not None:
-            without.prepare(connection)
-        query = (
-            "SELECT table_name, list(column_name) FROM duckdb_columns() SEMI JOIN duckdb_tables()"
-            " USING (database_name, table_name) WHERE database_name = 'old' GROUP BY 1"
-        )
-        for table, columns in connection.execute(query).fetchall():
-            source = f'old."{table}"'
-            kept = without.kept(source, columns) if without is not None else f"SELECT * FROM {source}"
-            connection.execute(f'CREATE TABLE new."{table}" AS {kept}')
-        connection.execute("CHECKPOINT new")
+def copy_tables(log: duckdb.DuckDBPyConnection, target: Path, without: Erased | None = None) -> None:
+    """Copy all tables to a new file, in the order of their rows, while others read them. Raises duckdb.Error."""
+    if without is not None:
+        without.prepare(log)
+    tables = (
+        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() SEMI JOIN duckdb_tables()"
+        " USING (table_name) WHERE database_name = current_database() GROUP BY 1"
+    )
+    with duckdb.connect(str(target), config=_CONFIG) as copy:
+        for table, columns in log.execute(tables).fetchall():
+            kept = without.kept(f'"{table}"', columns) if without is not None else f'FROM "{table}"'
+            copy.register("kept", log.execute(kept).to_arrow_reader(COPIED_ROWS))
+            copy.execute(f'CREATE TABLE "{table}" AS FROM kept')
+            copy.unregister("kept")
+        copy.execute("CHECKPOINT")
 
 
 @contextlib.contextmanager
@@ -90,6 +92,10 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         raise
 
 
-def first_line(error: duckdb.Error) -> str:
-    """The first line of an error; the others describe DuckDB itself."""
-    return str(error).strip().splitlines()[0].removeprefix("IO Error: ")
+def reason_of(error: Exception) -> str:
+    """What an error of DuckDB says, on one line, without query, hints and stack: its reason may be in the last line."""
+    paragraphs = str(error).strip().split("\n\n")
+    while len(paragraphs) > 1 and paragraphs[0].rstrip().endswith(":"):  # what follows is the reason
+        paragraphs[:2] = [" ".join(paragraphs[:2])]
+    text = paragraphs[0].partition("\n\t")[0].partition("\nStack Trace")[0]
+    return " ".join(text.split()).removeprefix("IO Error: ")

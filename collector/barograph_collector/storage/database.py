@@ -5,7 +5,9 @@ Tables of the log are only appended to, so rows are stored in the order of their
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +15,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from barograph_collector.storage.connection import StoreError, connect, first_line, transaction
-from barograph_collector.storage.days.archive import ArchivedFile
+from barograph_collector.storage.connection import StoreError, connect, reason_of, transaction
+from barograph_collector.storage.days.archive import Archive, SealedFile, listed, store_files
 from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.partitions import Partitions, actual_day
+from barograph_collector.storage.days.periods import Periods
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import DAILY, JOURNAL, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
 from barograph_collector.storage.migrations import migrate
@@ -25,9 +28,6 @@ from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
 
 MARKS_LIMIT: Final = 500_000
 """Rows of `streams` at which it is compacted to one per stream; twice the number of streams where that is more."""
-
-MARKS_ROWS: Final = 500_000
-"""A lake that is away gets so many rows at once: it needs no marks in between."""
 
 
 class Database:
@@ -45,6 +45,7 @@ class Database:
             migrate(self._connection, path)
             self._writer = self._connection.cursor()
             self.partitions = Partitions(self._writer, lake)
+            self.periods = Periods(self._writer)
             # Two: a follower does not wait for a question about days that are in the lake.
             self.pages = PageReader(path, self._connection.cursor(), self.partitions)
             self.rounds = PageReader(path, self._connection.cursor(), self.partitions)
@@ -55,12 +56,10 @@ class Database:
             """Of this log, among those that write to one lake."""
             self._marks = self._one(f'SELECT count(*) FROM "{STREAMS}"')
             self._compact_at = MARKS_LIMIT
-            self.published = 2**63 - 1
-            """The offset up to which a lake has rows and marks: of later ones, it needs the marks at many offsets."""
         except BaseException as error:
             self._connection.close()
             if isinstance(error, duckdb.Error):
-                raise StoreError(f"cannot use the log {path}: {first_line(error)}") from None
+                raise StoreError(f"cannot use the log {path}: {reason_of(error)}") from None
             raise
 
     @property
@@ -88,12 +87,13 @@ class Database:
         with self.cursor() as cursor:
             return dict(cursor.execute(query, [list(jobs)]).fetchall())
 
-    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int) -> int:
+    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int, period: int = 0) -> int:
         """Append entries and the new marks of their streams in one transaction; returns the last offset.
 
-        Offsets follow the order of `entries`. Raises duckdb.Error.
+        Offsets follow the order of `entries`. period: of time, by its number since 1970-01-01. Raises duckdb.Error.
         """
         partition = self.partitions.open(day, self.head)
+        self.begin_period(period)
         by_table, head, heads = numbered(entries, self.head, self.heads)
         with transaction(self._writer):
             for name, (same, offsets) in by_table.items():
@@ -111,26 +111,21 @@ class Database:
         return head
 
     def compact_marks(self) -> None:
-        """Compact the marks to one per stream, of rows that a lake lacks to one per MARKS_ROWS.
+        """Compact the marks to one per stream and period that the lake lacks.
 
         Marks of streams without rows since the oldest day that is kept are dropped.
 
         Such a stream would start over at 1, but the rows that it would resend have been dropped here as well.
         """
-        # Rows that are not in the lake yet, in parts of one day: a mark counts for all rows up to the end of its part.
-        days = [day.first_offset for day in self.partitions.days]
-        part = f"({{o}} // {MARKS_ROWS}) * 100000 + len(list_filter({days}::BIGINT[], lambda x: x <= {{o}}))"
-        part = part.format(o=f'"{OFFSET}"')
+        firsts = [period.first for period in self.periods.unsealed]
         with transaction(self._writer):
             self._writer.execute(
                 f"""
-                CREATE TABLE folded AS SELECT stream, seq, if(part < 0, last, ends) AS "{OFFSET}" FROM (
-                    SELECT stream, max(seq)::BIGINT AS seq, max("{OFFSET}")::BIGINT AS last,
-                        if("{OFFSET}" <= {self.published}, -1, {part}) AS part,
-                        max(last) OVER (PARTITION BY part) AS ends
-                    FROM "{STREAMS}" GROUP BY stream, part
-                    HAVING last >= {self.partitions.first_offset} OR stream = '{JOURNAL}'
-                )"""
+                CREATE TABLE folded AS
+                    SELECT stream, max(seq)::BIGINT AS seq, max("{OFFSET}")::BIGINT AS "{OFFSET}" FROM "{STREAMS}"
+                    GROUP BY stream, len(list_filter({firsts}::BIGINT[], lambda x: x <= "{OFFSET}"))
+                    HAVING max("{OFFSET}") >= {self.partitions.first_offset} OR stream = '{JOURNAL}'
+                """
             )
             self._writer.execute(f'DROP TABLE "{STREAMS}"')
             self._writer.execute(f'ALTER TABLE folded RENAME TO "{STREAMS}"')
@@ -141,23 +136,72 @@ class Database:
         """Write the WAL into the file. Raises duckdb.Error, also during other transactions."""
         self._writer.execute("CHECKPOINT")
 
-    def drop_days(self, retention: Retention, today: int, upto: int) -> int:
+    @property
+    def sealed(self) -> int:
+        """The offset up to which no rows wait for the lake."""
+        return 2**63 - 1 if self.lake is None else self.periods.sealed
+
+    def begin_period(self, number: int) -> None:
+        """Let the next rows be in the period of time `number`, where the log has a lake. Raises duckdb.Error."""
+        if self.lake is not None and (days := self.partitions.days):
+            self.periods.begin(number, self.head, [day.first_offset for day in days])
+
+    def seal(self, last: int, files: Sequence[SealedFile], place: str) -> None:
+        """Note that the lake `place` has all rows up to an offset, the newest in these files. Raises duckdb.Error."""
+        self.periods.seal(last, files, place)
+        self.partitions.archive = self.partitions.archive.with_files(files)
+
+    def replace_files(self, files: Mapping[SealedFile, SealedFile]) -> None:
+        """List other editions of files. Raises duckdb.Error."""
+        with transaction(self._writer):
+            for old in files:
+                key = (old.table, old.first, old.edition)
+                query = "DELETE FROM lake_files WHERE name = ? AND first_offset = ? AND edition = ?"
+                self._writer.execute(query, list(key))
+            store_files(self._writer, files.values())
+        self.partitions.archive = Archive.load(self._writer, self.lake)
+
+    def forget_files(self, days_of: Mapping[str, int]) -> int:
+        """List no files of these tables before a day each; returns how many there were. Raises duckdb.Error."""
+        gone = 0
+        with transaction(self._writer):
+            for table, day in days_of.items():
+                hot = [one.day for one in self.partitions.days if not one.archived] if table in DAILY else []
+                query = "DELETE FROM lake_files WHERE name = ? AND day < ? AND day NOT IN (SELECT unnest(?::BIGINT[]))"
+                gone += self._writer.execute(query, [table, day, hot]).fetchall()[0][0]
+        if gone:
+            self.partitions.archive = Archive.load(self._writer, self.lake)
+        return gone
+
+    def sealed_files(self) -> list[SealedFile]:
+        """All files of this log in the lake; from any thread. Raises duckdb.Error."""
+        with self.cursor() as cursor:
+            return listed(cursor)
+
+    def retire(self, retention: Retention, today: int | None) -> int:
         """Drop days by retention, the oldest first; returns how many. Raises duckdb.Error.
 
-        upto: an offset; days with rows beyond it stay. With a lake none is dropped for its size: it is archived.
+        Days that are no more to be in the database are archived, with a lake, and days that it lacks stay. today:
+        None drops no day by its age.
         """
         dropped = 0
-        while len(days := self.partitions.days) > 1 and days[1].first_offset <= upto + 1:
-            expired = retention.days and actual_day(days[0], days) < today - retention.days
+        while len(days := self.partitions.days) > 1 and days[1].first_offset <= self.sealed + 1:
+            expired = today is not None and retention.days and actual_day(days[0], days) < today - retention.days
             large = self.lake is None and not days[0].archived and self.exceeds(retention.bytes)
             if not expired and not large:
                 break
             self.partitions.drop_oldest()
-            # Only a checkpoint makes the space reusable.
-            self.checkpoint()
+            self._free()
             dropped += 1
         if dropped:
             self.compact_marks()
+        for day, following in pairwise(self.partitions.days if self.lake is not None else ()):
+            if following.first_offset > self.sealed + 1:
+                break
+            old = actual_day(day, days) < days[-1].day - retention.hot_days
+            if not day.archived and (old or self.exceeds(retention.bytes)):
+                self.partitions.archive_day(day)
+                self._free()
         return dropped
 
     def exceeds(self, limit: int) -> bool:
@@ -183,15 +227,10 @@ class Database:
             (shared,) = cursor.execute(query).fetchone() or (0,)
         return bool(block_size * (blocks - shared) > limit)
 
-    def archive_days(self, days: Sequence[int], files: Iterable[ArchivedFile]) -> None:
-        """Let days have their rows in these files of the lake, and free their space. Raises duckdb.Error."""
-        self.partitions.archive_days(days, files)
-        self.checkpoint()
-
-    def free_share(self) -> tuple[float, int]:
-        """The share of the file that nothing uses, and its size in bytes. Raises duckdb.Error."""
-        row = self._row("SELECT block_size, total_blocks, free_blocks FROM pragma_database_size()")
-        return row[2] / max(row[1], 1), row[0] * row[2]
+    def _free(self) -> None:
+        """Make the space of dropped tables reusable; where a query is in the way, the next checkpoint does."""
+        with contextlib.suppress(duckdb.Error):
+            self.checkpoint()
 
     def row_counts(self) -> dict[str, int]:
         """The approximate number of rows in each table of the log."""
@@ -200,9 +239,9 @@ class Database:
         counts = {name: sizes.get(name, 0) for name in LOG_COLUMNS}
         archive, days = self.partitions.archive, self.partitions.days
         for name in DAILY:
-            counts[name] = sum(
-                archive.rows(name, day.day) if day.archived else sizes.get(day.table(name), 0) for day in days
-            )
+            archived = archive.files(name, (day.day for day in days if day.archived))
+            hot = (sizes.get(day.table(name), 0) for day in days if not day.archived)
+            counts[name] = sum(file.rows for file in archived) + sum(hot)
         return counts
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
@@ -222,7 +261,9 @@ class Database:
         for part in parts:
             if last := self._one(f'SELECT coalesce(max("{OFFSET}"), 0) FROM "{part}"'):
                 return last
-        return max((file.last_offset for file in self.partitions.archive.files() if file.table == name), default=0)
+        # Of a file the end of its period is known: an offset that no later row has.
+        days = [day.day for day in self.partitions.days]
+        return max((file.last for file in self.partitions.archive.files(name, days)), default=0)
 
     def _insert(self, table: str, columns: Iterable[str], rows: pa.Table) -> None:
         names = quoted(columns)

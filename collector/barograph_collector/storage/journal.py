@@ -53,6 +53,8 @@ class Journal:
         self._end = 0
         self.last = 0
         """The number of the last message; the next one is numbered above it."""
+        self.lost = 0
+        """Messages that a replay has missed: they were acknowledged, and a segment is damaged or gone."""
         for path, first, _ in self._segments(0)[-1:]:
             self.last = first - 1 + sum(1 for _ in self._messages(path, first))
             self._sync(path)
@@ -112,13 +114,14 @@ class Journal:
             return self.last
 
     def replay(self, after: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Numbers above `after` up to `last`, and their messages. A gap between segments is logged and skipped."""
+        """Numbers above `after` up to `last`, and their messages. A gap is logged, counted in `lost`, and skipped."""
         number = after
         for path, first, end in self._segments(last):
             if first > last or end <= number:
                 continue
             if first > number + 1:
                 _log.error("the journal lacks messages %d to %d; going on behind them", number + 1, first - 1)
+                self.lost += first - 1 - number
             for found, frame in self._messages(path, first):
                 if found > min(end, last):
                     break

@@ -8,11 +8,10 @@ from typing import Final
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_collector.storage.text import literal
 
-OFFSET: Final = "offset"
+OFFSET: Final = "log_offset"
 STREAMS: Final = "streams"
 JOURNAL: Final = ""
 """The stream whose mark is the number of the last journal message in the database. No client can have this name."""
-CLASS_HOURS: Final = "class_hours"
 _SQL_TYPES: Final = {
     Kind.NAME: "VARCHAR",
     Kind.TEXT: "VARCHAR",
@@ -27,33 +26,25 @@ LOG_COLUMNS: Final = {
 OWN_COLUMNS: Final = {
     # Marks: the highest committed number of each stream, appended by every commit and compacted from time to time.
     STREAMS: {"stream": "VARCHAR", "seq": "BIGINT", OFFSET: "BIGINT"},
-    # Roll-up of blocks by class, hour (its start in Unix seconds) and workload.
-    CLASS_HOURS: {
-        "hour": "DOUBLE",
-        "workload": "VARCHAR",
-        "class_id": "UBIGINT",
-        "jobs": "BIGINT",
-        "count": "BIGINT",
-        "sum_seconds": "DOUBLE",
-        "sum_squares": "DOUBLE",
-        "sum_cubes": "DOUBLE",
-        "min_seconds": "DOUBLE",
-        "max_seconds": "DOUBLE",
-    },
     # One row: the name of this log among those that write to one lake, drawn at random when the file is created.
     "identity": {"name": "VARCHAR"},
-    # Days of the daily tables. archived: the rows are in files of the lake, and no longer in tables of this file.
-    "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "rolled_up": "BOOLEAN", "archived": "BOOLEAN"},
-    # Of the archived days: the files, and what a question needs to know to leave one out.
+    # Days of the daily tables. archived: the rows are in files of the lake, and not in tables of this file.
+    "partitions": {"day": "BIGINT", "first_offset": "BIGINT", "archived": "BOOLEAN"},
+    # Periods that the lake lacks: the first offset, and the period of time since 1970-01-01 in which it was stored.
+    "periods": {"first_offset": "BIGINT", "number": "BIGINT"},
+    # One row: the place of the lake, and the offset up to which it has all rows.
+    "lake": {"place": "VARCHAR", "sealed": "BIGINT"},
+    # Files of sealed periods, and what a query needs to know to leave one out.
     "lake_files": {
-        "day": "BIGINT",
         "name": "VARCHAR",
-        "path": "VARCHAR",
-        "rows": "BIGINT",
+        "day": "BIGINT",
+        "first_offset": "BIGINT",
         "last_offset": "BIGINT",
+        "edition": "BIGINT",
+        "width": "BIGINT",
+        "rows": "BIGINT",
         "first_job": "VARCHAR",
         "last_job": "VARCHAR",
-        "lacks": "VARCHAR",
         "first_at": "DOUBLE",
         "last_at": "DOUBLE",
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,8 @@ _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError,
 _OBJECTS_BYTES = 1000
 """Memory of the objects of a message without its content; dominates for messages of one row."""
 _DETAIL_LIMIT = 500  # characters
+MAX_DROPPED: Final = 2**40
+"""Rows that one message may say to be dropped."""
 
 
 class Undecodable(Exception):
@@ -36,16 +38,15 @@ class Item(NamedTuple):
 
 
 def decode(frames: list[bytes]) -> wire.FromClient:
-    """Decode the frames of one message. Raises Undecodable, whose text is one of `counters.REASONS`."""
+    """Decode the frames of one message, but not the columns of an append.
+
+    Raises Undecodable, whose text is one of `counters.REASONS`.
+    """
     if len(frames) != 1:
         raise Undecodable("multipart")
     (frame,) = frames
     try:
-        if len(frame) > wire.MAX_APPEND_BYTES:
-            # The message is refused for its size: its rows are not decoded.
-            heading = wire.decode_heading(frame)
-            return wire.Append(heading.stream, heading.seq, heading.table, heading.rows, {})
-        message: wire.FromClient = wire.decode_from_client(frame)
+        message: wire.FromClient = wire.decode_received(frame)
     except _UNDECODABLE:
         # A hello of another protocol version is answered, whatever its other fields are.
         with contextlib.suppress(*_UNDECODABLE):
@@ -65,7 +66,7 @@ def check_stream(name: str) -> None:
 def appended(message: wire.Append, frame: bytes, at: float) -> Item:
     """The rows of an append. An invalid append is recorded in `events` instead, which consumes its number."""
     try:
-        entry = _checked(message)
+        entry = checked(message)
         # Not of rows that are replayed: an earlier version may have stored others.
         wire.check_values(entry.columns, wire.table_named(entry.table))
     except wire.Invalid as error:
@@ -84,7 +85,16 @@ def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
 
 def skipped(message: wire.Skip, at: float) -> Item:
     """The record of messages that a producer has dropped."""
-    return _event(message, "dropped", message.rows, message.reason, at)
+    reason = message.reason if message.reason in wire.DROPS else "other"
+    return _event(message, "dropped", min(message.rows, MAX_DROPPED), reason, at)
+
+
+def with_rows(item: Item, rows: int | None) -> Item:
+    """The record of a refused or dropped message with another number of rows; for None, its number without a record."""
+    columns = {} if rows is None else {**item.entry.columns, "rows": rows}
+    entry = CheckedRows(item.entry.table, int(rows is not None), columns)
+    frame = wire.encode(wire.Append(item.stream, item.seq, entry.table, entry.rows, columns))
+    return item._replace(entry=entry, frame=frame)
 
 
 def replayed(frame: bytes) -> Item:
@@ -92,10 +102,12 @@ def replayed(frame: bytes) -> Item:
     message = decode([frame])
     if not isinstance(message, wire.Append):
         raise Undecodable("undecodable")
-    return Item(message.stream, message.seq, _checked(message), frame, 0)
+    entry = checked(message) if message.rows else CheckedRows(message.table, 0, {})
+    return Item(message.stream, message.seq, entry, frame, 0)
 
 
-def _checked(message: wire.Append) -> CheckedRows:
+def checked(message: wire.Append) -> CheckedRows:
+    """The rows of an append. Raises wire.Invalid."""
     table = wire.table_named(message.table)
     if not 1 <= message.rows <= wire.MAX_ROWS:
         raise wire.Invalid(f"rows is {message.rows}, expected 1 to {wire.MAX_ROWS}")
@@ -117,7 +129,7 @@ def _event(
         "kind": kind,
         "rows": min(max(rows, 0), 2**63 - 1),
         "detail": detail[:TEXT_LIMIT],
-        "at": at,
+        "time": at,
     }
     event = wire.append(message.stream, message.seq, "events", 1, values)
-    return Item(message.stream, message.seq, _checked(event), wire.encode(event), 0, refusal)
+    return Item(message.stream, message.seq, checked(event), wire.encode(event), 0, refusal)

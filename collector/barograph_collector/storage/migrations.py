@@ -1,8 +1,7 @@
 """Migration of the schema: from that of an earlier version to the present one.
 
 The version of the schema is a number in the table `meta`. New tables, and new columns at the end of a table, do not
-change the version. They are added in transactions of one column a table at most: DuckDB may refuse to commit a second
-one, as if another transaction had altered the table.
+change the version. Each statement is a transaction: after a crash the next start adds the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from barograph_collector.storage.connection import StoreError, transaction
+from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.days.partitions import load
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OWN_COLUMNS, declared, default
 
@@ -23,78 +22,43 @@ VERSION: Final = 2
 
 def migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Create missing tables and columns. Raises StoreError where another program wrote the file."""
-    while _add_missing(connection, path):
-        pass
+    connection.execute("CREATE TABLE IF NOT EXISTS meta (version BIGINT)")
+    row = connection.execute("SELECT version FROM meta").fetchone()
+    if row is None:
+        connection.execute("INSERT INTO meta VALUES (?)", [VERSION])
+    elif row[0] > VERSION:
+        raise StoreError(
+            f"cannot use the log {path}: it is of version {row[0]}, expected at most {VERSION}:"
+            " it was written by a newer Barograph"
+        )
+    for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
+        if name not in DAILY:
+            connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
+            _add_columns(connection, path, name, name, columns)
+    if connection.execute("SELECT name FROM identity").fetchone() is None:
+        connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
+    for partition in load(connection):
+        partition.create(connection)
+        for name in () if partition.archived else DAILY:
+            _add_columns(connection, path, name, partition.table(name), LOG_COLUMNS[name])
 
 
-def _add_missing(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    """Create missing tables, and the first missing column of each table; whether more may be missing."""
-    more = False
-    with transaction(connection):
-        connection.execute("CREATE TABLE IF NOT EXISTS meta (version BIGINT)")
-        row = connection.execute("SELECT version FROM meta").fetchone()
-        if row is None:
-            connection.execute("INSERT INTO meta VALUES (?)", [VERSION])
-        elif row[0] > VERSION:
-            raise StoreError(
-                f"cannot use the log {path}: it is of version {row[0]}, expected at most {VERSION}:"
-                " it was written by a newer Barograph"
-            )
-        for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
-            if name not in DAILY:
-                connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
-        present = _columns(connection)
-        for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
-            if name not in DAILY:
-                more |= _add_column(connection, path, name, name, columns, present[name])
-        if connection.execute("SELECT name FROM identity").fetchone() is None:
-            connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
-        partitions = load(connection)
-        for partition in partitions:
-            partition.create(connection)
-        present = _columns(connection) if partitions else {}
-        for partition in partitions:
-            for name in () if partition.archived else DAILY:
-                table = partition.table(name)
-                more |= _add_column(connection, path, name, table, LOG_COLUMNS[name], present[table])
-    return more
-
-
-def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[str, str]]]:
-    """Names and types of the columns of all tables, in their order."""
-    query = "SELECT table_name, column_name, data_type FROM duckdb_columns() ORDER BY table_name, column_index"
-    found: dict[str, list[tuple[str, str]]] = {}
-    for table, *column in connection.execute(query).fetchall():
-        found.setdefault(table, []).append(tuple(column))
-    return found
-
-
-def _add_column(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    name: str,
-    table: str,
-    columns: dict[str, str],
-    present: list[tuple[str, str]],
-) -> bool:
-    """Add the first new column to a table of the schema `name`, or a partition of a daily table; whether it did.
-
-    present: the columns that it has.
-    """
-    expected = list(columns.items())
+def _add_columns(
+    connection: duckdb.DuckDBPyConnection, path: Path, name: str, table: str, columns: dict[str, str]
+) -> None:
+    """Add the new columns to a table of the schema `name`, or a partition of a daily table."""
+    query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+    present, expected = connection.execute(query, [table]).fetchall(), list(columns.items())
     if present != expected[: len(present)]:
         raise StoreError(
             f"cannot use the log {path}: it has a table {table!r} with columns {_listed(present)},"
             f" expected {_listed(expected)}: it was written by another program, or by a newer Barograph"
         )
-    if len(present) == len(expected):
-        return False
-    column, sql_type = expected[len(present)]
-    value = default(name, column) if name in LOG_COLUMNS else f"'0'::{sql_type}"
-    connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT {value}')
-    for daily in DAILY:  # `Partitions` creates the views again, with the new column
-        connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
-    return True
+    for column, sql_type in expected[len(present) :]:
+        for daily in DAILY:  # `Partitions` creates the views again, with the new column
+            connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
+        value = default(name, column) if name in LOG_COLUMNS else f"'0'::{sql_type}"
+        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT {value}')
 
 
 def _listed(columns: Iterable[tuple[str, str]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import MAX_BYTES, Column
 from barograph_collector.storage.connection import StoreError
-from barograph_collector.storage.days.archive import unreadable
+from barograph_collector.storage.days.archive import SealedFile, unreadable
 from barograph_collector.storage.days.partitions import DaySource, Partitions
 from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, OFFSET, quoted
 
@@ -24,7 +24,7 @@ READ_BYTES: Final = MAX_BYTES // 2
 """The approximate size limit of a page, which holds one row at least."""
 _BEYOND: Final = 2**63 - 1  # any offset
 WINDOW_ROWS: Final = 2**18
-"""Of a table, read of an archived day at once: files are sorted by job, so a read scans the offsets of a whole day."""
+"""Read of a sealed file at once, which is sorted by job: each read scans the offsets of the whole file."""
 _TEXT_STEP: Final = 64
 _STEP_LIMIT: Final = 4096  # rows
 _ARROW: Final = {
@@ -36,19 +36,31 @@ _ARROW: Final = {
 class LogPage:
     """The table's columns and `offset`, each of `rows` values, and the offset to continue after.
 
-    note: which days could not be read, and why; empty if all could.
+    note: which days could not be read, and why; empty if all could. more: whether the database may have more.
     """
 
     columns: dict[str, Column]
     rows: int
     next_offset: int
     note: str = ""
+    more: bool = False
+
+    def followed(self, tail: Mapping[str, Column], limit: int) -> LogPage:
+        """With the first rows of a tail behind it, which are of the same table and job, up to `limit` in all."""
+        first = int(np.searchsorted(np.asarray(tail[OFFSET]), self.next_offset, side="right"))
+        chosen = {name: tail[name][first : first + limit - self.rows] for name in self.columns}
+        if self.more or not len(chosen[OFFSET]):
+            return self
+        columns: dict[str, Column] = {
+            name: [*values, *chosen[name]] if isinstance(values, list) else np.concatenate([values, chosen[name]])
+            for name, values in self.columns.items()
+        }
+        return LogPage(columns, len(columns[OFFSET]), int(columns[OFFSET][-1]), self.note)
 
 
 class _Window(NamedTuple):
-    """All rows of an archived day, of one table, beyond one offset up to another one, sorted."""
+    """All rows of a table beyond one offset up to another one, which are in one sealed file, sorted."""
 
-    source: str
     after: int
     upto: int
     rows: pa.Table
@@ -74,11 +86,11 @@ class PageReader:
         """
         skipped: dict[int, duckdb.Error] = {}
         start = after if after >= 0 else self._before_last(table, -after, job, skipped)
-        found, _ = self._first_rows(table, start, limit, job=job, skipped=skipped)
+        found, more = self._first_rows(table, start, limit, job=job, skipped=skipped)
         columns = self._columns(table, start, found)
         errors = list(skipped.values())
         note = str(self._partitions.archive.away(skipped, errors[0])) if errors else ""
-        return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start, note)
+        return LogPage(columns, found.num_rows, int(columns[OFFSET][-1]) if found.num_rows else start, note, more)
 
     def read_round(self, offsets: Mapping[str, int], upto: int, limit: int) -> tuple[int, dict[str, dict[str, Column]]]:
         """Rows of several tables, of each those beyond its offset: all up to one offset, which is returned with them.
@@ -147,7 +159,10 @@ class PageReader:
             parts.append(found.slice(0, fits if parts else max(fits, 1)))
             limit -= fits
             if fits < asked or limit == 0:
-                return pa.concat_tables(parts), fits < found.num_rows or limit == 0
+                # A window of a sealed file may end before the day.
+                last = part.files[-1].last if part.files and not job and found.num_rows else 0
+                more = last > 0 and found[OFFSET][-1].as_py() < min(last, upto)
+                return pa.concat_tables(parts), fits < found.num_rows or limit == 0 or more
             after = found[OFFSET][-1].as_py()
             room -= filled[-1]
             step = max(1, min(4 * step, _STEP_LIMIT, int(room / filled[-1] * fits)))
@@ -155,8 +170,9 @@ class PageReader:
     def _select(self, part: DaySource, table: str, after: int, upto: int, job: str, limit: int) -> pa.Table:
         """The first rows of a day beyond `after`, in order."""
         if part.archived is not None and not job:
-            return self._of_window(part, table, part.archived, after, upto, limit)
-        self._windows.pop(table, None)  # its reader has left the archived days, or asks for a job
+            return self._of_files(part.files, table, after, upto, limit)
+        if table in self._windows and (job or after >= self._windows[table].upto):
+            del self._windows[table]  # its reader has left the archived days, or asks for a job
         condition, bound = _of_job(job)
         within = f'"{OFFSET}" > ? AND "{OFFSET}" <= ? AND {condition}'
         # In a table of the database insertion order is offset order and DuckDB preserves it, so a LIMIT ends the scan
@@ -166,48 +182,34 @@ class PageReader:
         rows = self.connection.execute(query, [after, upto, *bound, limit]).to_arrow_table()
         return rows if part.archived is None else _single(rows)
 
-    def _of_window(self, part: DaySource, table: str, day: int, after: int, upto: int, limit: int) -> pa.Table:
-        """The same of an archived day, whose rows are sorted by WINDOW_ROWS at once."""
-        window = self._windows.get(table)
-        archive = self._partitions.archive
-        last = archive.last_offset(table, day)
-        if after >= min(last, upto):
-            return _empty(table)
-        while True:
-            if window is None or window.source != part.source or not window.after <= after < window.upto:
-                self._windows.pop(table, None)  # rather than have both in memory
-                window = self._windows[table] = self._sorted(part, table, day, after, last)
-            offsets = window.rows[OFFSET].to_numpy()
-            first = int(np.searchsorted(offsets, after, side="right"))
-            end = min(int(np.searchsorted(offsets, upto, side="right")), first + limit)
-            found = window.rows.slice(first, end - first)
-            # Fewer rows than asked for mean the end of the day.
-            if found.num_rows == limit or window.upto >= min(upto, last):
-                return found
-            if found.num_rows:
-                rest = self._of_window(part, table, day, window.upto, upto, limit - found.num_rows)
-                return pa.concat_tables([found, rest])
-            after = window.upto
+    def _of_files(self, files: Sequence[SealedFile], table: str, after: int, upto: int, limit: int) -> pa.Table:
+        """The same of sealed files, which are sorted by job: those of the first window that has any."""
+        start = after
+        for file in files:
+            while after < min(file.last, upto):
+                window = self._windows.get(table)
+                if window is None or not window.after <= after < window.upto:
+                    self._windows.pop(table, None)  # rather than have both in memory
+                    window = self._windows[table] = self._sorted(file, after)._replace(after=start)
+                first, end = np.searchsorted(window.rows[OFFSET].to_numpy(), (after, upto), side="right").tolist()
+                if end > first:
+                    return window.rows.slice(first, min(end - first, limit))
+                after = window.upto
+        return _empty(table)
 
-    def _sorted(self, part: DaySource, table: str, day: int, after: int, last: int) -> _Window:
-        size = 8 * _STEP_LIMIT if Kind.TEXT in TABLES[table].columns.values() else WINDOW_ROWS
+    def _sorted(self, file: SealedFile, after: int) -> _Window:
+        size = 8 * _STEP_LIMIT if Kind.TEXT in TABLES[file.table].columns.values() else WINDOW_ROWS
+        after, upto = max(after, file.first - 1), file.last
+        if file.rows > size:  # offsets count the rows of all tables
+            upto = min(upto, after + max((file.last - file.first + 1) * size // file.rows, 1))
         query = (
-            f'SELECT {quoted(LOG_COLUMNS[table])} FROM {part.source} WHERE "{OFFSET}" > ? AND "{OFFSET}" <= ?'
-            f' ORDER BY "{OFFSET}" LIMIT ?'
+            f"SELECT {quoted(LOG_COLUMNS[file.table])} FROM {self._partitions.archive.source([file])}"
+            f' WHERE "{OFFSET}" > ? AND "{OFFSET}" <= ? ORDER BY "{OFFSET}" LIMIT ?'
         )
-        rows = self._partitions.archive.rows(table, day)
-        upto = max(last, after + 1)
-        if rows > size:
-            (first,) = self.connection.execute(
-                f'SELECT min("{OFFSET}") FROM {part.source} WHERE "{OFFSET}" > ?', [after]
-            ).fetchone() or (None,)
-            # Offsets count the rows of all tables.
-            span = (last - self._partitions.first_offset_of(day)) * size // rows
-            upto = min(upto, (first or after) + max(span, 1))
-        found = _single(self.connection.execute(query, [after, upto, size]).to_arrow_table())
-        if found.num_rows == size:
-            upto = found[OFFSET][-1].as_py()
-        return _Window(part.source, after, upto, found)
+        rows = _single(self.connection.execute(query, [after, upto, size]).to_arrow_table())
+        if rows.num_rows == size:
+            upto = rows[OFFSET][-1].as_py()
+        return _Window(after, upto, rows)
 
     def _columns(self, table: str, after: int, rows: pa.Table) -> dict[str, Column]:
         """Rows as arrays and lists. Raises StoreError."""
@@ -223,8 +225,8 @@ class PageReader:
         """The offset before the last `count` rows. skipped: gets the days in the lake that cannot be read."""
         condition, bound = _of_job(job)
         first: int | None = None
-        archived = (file.last_offset for file in self._partitions.archive.files() if file.table == table)
-        head = max(archived, default=0)
+        days = [day.day for day in self._partitions.days]
+        head = max((file.last for file in self._partitions.archive.files(table, days)), default=0)
         for part in reversed(self._partitions.after(table, 0, job=job)):
             newest = f'SELECT "{OFFSET}" FROM {part.source} WHERE {condition} ORDER BY 1 DESC LIMIT ?'
             last_of = f'SELECT max("{OFFSET}") FROM {part.source}' if part.archived is None else "SELECT 0"

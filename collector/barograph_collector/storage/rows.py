@@ -41,6 +41,8 @@ def numbered(
     by_table: dict[str, NumberedRows] = {}
     heads = dict(heads)
     for entry in entries:
+        if not entry.rows:
+            continue  # of a message whose number alone is stored
         same = by_table.setdefault(entry.table, NumberedRows([], []))
         same.entries.append(entry)
         same.firsts.append(head + 1)

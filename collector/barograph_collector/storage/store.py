@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import duckdb
 
@@ -20,27 +19,27 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM, System
-from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, first_line
+from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, reason_of
 from barograph_collector.storage.database import Database
-from barograph_collector.storage.days.archive import ArchivedFile
-from barograph_collector.storage.days.data_path import DataPath
+from barograph_collector.storage.days.data_path import DataPath, last_sealed
 from barograph_collector.storage.days.retention import Calendar, Retention
 from barograph_collector.storage.erased import Erased
 from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
-from barograph_collector.storage.layout import JOURNAL
-from barograph_collector.storage.messages import Undecodable, replayed
+from barograph_collector.storage.layout import JOURNAL, OFFSET
+from barograph_collector.storage.messages import Undecodable, checked, replayed
 from barograph_collector.storage.pages import LogPage
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.tail import Tail
 
 LOG: Final = "log.duckdb"
 """The database in the collector's state directory."""
+RESTORED: Final = f"{LOG}.restored"
+"""Beside a database that is of a backup and was not opened yet: a file with the last offset of the backup."""
 JOURNAL_SUFFIX: Final = ".journal"
 JOURNAL_FOLDER: Final = f"{LOG}{JOURNAL_SUFFIX}"
 """The directory of its journal. A checkpoint and a backup need its lock: one of them waits."""
-FREE_SHARE: Final = 0.5
-MIN_FREE_BYTES: Final = 2**26
-"""The file is written anew if this share of it, and so many bytes, are free."""
+PERIOD_SECONDS: Final = 3600.0
+"""Of rows that become one file of each table in the lake."""
 REPLAY_ROWS: Final = 100_000
 _FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
 Read = TypeVar("Read")
@@ -80,25 +79,23 @@ class Store:
         open_database: Callable[[Path], Database] | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         lake: DataPath | None = None,
+        period_seconds: float = PERIOD_SECONDS,
     ) -> None:
         """Open or create both and replay the journal. Raises StoreError.
 
-        lake: where the files of days are that are in the lake.
+        lake: where the files of sealed periods are. period_seconds: how long a period lasts.
 
-        Rows belong to the day of their commit by the system's clock.
+        Rows belong to the day and the period of their commit by the system's clock.
         """
         self.path = path
         self.lake = lake
-        self._published = 2**63 - 1 if lake is None else 0
+        self.period_seconds = period_seconds
         folder = path.with_name(f"{path.name}{JOURNAL_SUFFIX}")
         self._hold = partial(system.disk.locked, folder)
         self._disk = system.disk
-        self._swap = system.threads.lock()
-        # Taken before `_swap`, which nobody holds while it waits for the store of the lake's files.
+        self._now = system.clock.now
         self._paging = system.threads.lock()
         self._rounding = system.threads.lock()
-        self._readers = 0
-        """Reads and cursors. Closing the database under one would end a query by an error that is not DuckDB's."""
         self.unusable = system.threads.event()
         self._open_database = open_database or partial(Database, lake=self.lake)
         try:
@@ -116,6 +113,11 @@ class Store:
                 self.database.close()
                 reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
                 raise StoreError(f"cannot open the journal of {path}: {reason}") from None
+        try:
+            self._check_restored()
+        except BaseException:
+            self.database.close()
+            raise
         target = path.with_name(f"{path.name}.new")
         for left in (target, target.with_name(f"{target.name}.wal")):
             self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
@@ -128,7 +130,7 @@ class Store:
         except BaseException as error:
             self.close()
             if isinstance(error, duckdb.Error):
-                raise StoreError(f"cannot use the log {path}: {first_line(error)}") from None
+                raise StoreError(f"cannot use the log {path}: {reason_of(error)}") from None
             raise
 
     @property
@@ -137,13 +139,9 @@ class Store:
         return self.database.head
 
     @property
-    def published(self) -> int:
-        """With a lake, the last offset that it has: no rows beyond it are dropped, and their marks are kept apart."""
-        return self._published
-
-    @published.setter
-    def published(self, offset: int) -> None:
-        self._published = self.database.published = offset
+    def period(self) -> int:
+        """The number of the present period of time since 1970-01-01."""
+        return int(self._now() // self.period_seconds)
 
     @property
     def today(self) -> int:
@@ -152,29 +150,36 @@ class Store:
 
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         """The highest stored number of each known one of these streams; from any thread. Raises duckdb.Error."""
-        with self._swap:
-            return self.database.marks(streams)
+        return self.database.marks(streams)
 
     def owners(self, jobs: Collection[str]) -> dict[str, str]:
         """The users of these jobs, as first stored; from any thread. Raises duckdb.Error."""
-        if not jobs:
-            return {}
-        with self._swap:
-            return self.database.owners(jobs)
+        return self.database.owners(jobs) if jobs else {}
 
     def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int]) -> int:
         """Append entries and marks, that of JOURNAL among them, in one transaction; returns the last offset.
 
         Raises duckdb.Error, after which `reopen` is needed.
         """
-        head = self.database.commit(entries, marks, self.today)
+        head = self.database.commit(entries, marks, self.today, self.period)
         self.tail.settle(head, self.database.heads)
         return head
 
     def read(self, table: str, after: int, limit: int, job: str = "") -> LogPage:
-        """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError, and LakeAway without a lake."""
-        with self._paging, self._counted():
-            return _read_again(lambda: self.database.pages.read(table, after, limit, job))
+        """A page of the log, see `PageReader.read`. Raises duckdb.Error and StoreError, and LakeAway without a lake.
+
+        Behind the rows of a job in the database are those of the tail.
+        """
+        # The tail first: what a commit takes out of it meanwhile is in the database.
+        tail = self.tail.of_job(table, max(after, 0), job) if job else {OFFSET: []}
+        count = len(tail[OFFSET])
+        if after < 0 and count >= -after:
+            newest = {name: values[after:][:limit] for name, values in tail.items()}
+            return LogPage(newest, len(newest[OFFSET]), int(newest[OFFSET][-1]))
+        before = after + count if after < 0 else after
+        with self._paging:
+            page = _read_again(lambda: self.database.pages.read(table, before, limit, job))
+        return page.followed(tail, limit) if count else page
 
     def has_rows(self, offsets: Mapping[str, int]) -> bool:
         """Whether any of these tables has rows beyond its offset, True for a table that is unknown; any thread."""
@@ -185,7 +190,7 @@ class Store:
         """A round of several tables, see `PageReader.read_round`. Raises duckdb.Error, StoreError and LakeAway."""
         # The tail first: what a commit takes out of it meanwhile is in the database.
         upto, found = self.tail.read(offsets)
-        with self._rounding, self._counted():
+        with self._rounding:
             # The head before `heads`: up to it they lack no row.
             head, heads = self.database.head, self.database.heads
             if news := {table: after for table, after in offsets.items() if heads[table] > after}:
@@ -195,19 +200,8 @@ class Store:
     @contextlib.contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A new connection to the same database, for one thread, closed at the end of the block."""
-        with self._counted(), contextlib.closing(self.database.cursor()) as cursor:
+        with contextlib.closing(self.database.cursor()) as cursor:
             yield cursor
-
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """The database is not written anew meanwhile."""
-        with self._swap:
-            self._readers += 1
-        try:
-            yield
-        finally:
-            with self._swap:
-                self._readers -= 1
 
     def checkpoint(self) -> None:
         """Checkpoint the database, and delete from the journal what is in it.
@@ -215,77 +209,45 @@ class Store:
         Raises duckdb.Error, and OSError, as while a backup is made.
         """
         with self._hold():
-            number = self.database.journal_mark_at(self._published if self._is_apart else 2**63 - 1)
+            number = self.database.journal_mark_at(self.database.sealed if self._is_apart else 2**63 - 1)
             self.database.checkpoint()
             self.journal.truncate(number)
 
     def apply_retention(self, retention: Retention) -> int:
-        """Roll up days that have ended, then drop days; returns how many were dropped. Raises as `checkpoint`."""
-        self.database.partitions.roll_up()
+        """Drop days, and archive those that leave the database; returns how many left. Raises as `checkpoint`."""
         today = self.today
-        retention = replace(retention, days=0) if self.calendar.held else retention
         with self._hold():
-            return self.database.drop_days(retention, today, self.published)
-
-    def archive(self, days: Sequence[int], files: Iterable[ArchivedFile]) -> None:
-        """Let days have their rows in these files of the lake, which have all of them; for the thread of `commit`.
-
-        Raises duckdb.Error, and OSError, as while a backup is made.
-        """
-        with self._hold():
-            self.database.archive_days(days, files)
-
-    def shrink(self, last: int) -> bool:
-        """Write the database anew if most of its file is free, and open it again; whether it was written.
-
-        Not while a query runs; reads wait, acknowledgements do not. last: the number of the last journal message in the
-        database. After a crash the file is the old one or the new one. Raises OSError, StoreError and duckdb.Error,
-        after which `reopen` is needed.
-        """
-        share, free = self.database.free_share()
-        if share < FREE_SHARE or free < MIN_FREE_BYTES:
-            return False
-        return self._write_anew(last)
+            return self.database.retire(retention, None if self.calendar.held else today)
 
     def erase(self, erased: Erased) -> bool:
         """Write the database anew without what is erased, and delete the journal; whether that was possible.
 
-        Nobody writes meanwhile. Raises as `shrink`; after a crash all rows are there, or none that is erased.
+        Nobody reads or writes meanwhile. After a crash all rows are there, or none that is erased. Raises OSError,
+        StoreError and duckdb.Error.
         """
+        target, wal = (self.path.with_name(f"{self.path.name}.{kind}") for kind in ("new", "wal"))
         with self._hold():
-            number = self.database.journal_mark
             self.database.checkpoint()
-            self.journal.truncate(number)
-        return self._write_anew(self.journal.last, erased)
-
-    def _write_anew(self, last: int, without: Erased | None = None) -> bool:
-        target = self.path.with_name(f"{self.path.name}.new")
-        wal = self.path.with_name(f"{self.path.name}.wal")
-        with self._swap, self._hold():
-            if self._readers:
-                return False
-            self.database.checkpoint()
+            self.journal.truncate(self.database.journal_mark)
+            with contextlib.closing(self.database.cursor()) as log:
+                copy_tables(log, target, erased)
             self.database.close()
             try:
-                for part in (target, target.with_name(f"{target.name}.wal")):
-                    self._disk.unlink(part, missing_ok=True)
                 # Whoever has the old file open would go on with it; a write-ahead log belongs to it.
                 if self._disk.is_open(self.path) or self._disk.exists(wal):
+                    self._disk.unlink(target)
                     return False
-                copy_tables(self.path, target, without)
                 self._disk.rename(target, self.path)
+                return True
             finally:
                 self.database = self._open()
-                self._replay(last)
-                self.tail.settle(self.database.head, self.database.heads)
-        return True
 
     def reopen(self, last: int) -> None:
         """Open the database again after a failure, and replay the journal up to message `last`.
 
         Raises StoreError and duckdb.Error.
         """
-        with self._paging, self._rounding, self._swap:
+        with self._paging, self._rounding:
             self.database.close()
             self.database = self._open()
             self._replay(last)
@@ -310,22 +272,29 @@ class Store:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _check_restored(self) -> None:
+        """Raises StoreError after the restore of a backup whose journal and lake have what came later."""
+        restored = self.path.with_name(RESTORED)
+        if not self._disk.exists(restored):
+            return
+        if self.lake is not None:
+            name, head = self.database.name, int(self._disk.read(restored))
+            journal = f" --journal {self.journal.directory.resolve()}" if self._is_apart else ""
+            if refusal := newer_lake(self.lake, name, head, self.path.parent, journal):
+                raise StoreError(refusal)
+        self._disk.unlink(restored)
+
     def _tidy(self) -> None:
         """Compact the marks and checkpoint. Postponed where the disk is full."""
         try:
             self.database.compact_marks()
             self.checkpoint()
         except duckdb.Error as error:
-            _log.warning("checkpoint postponed: %s", first_line(error))
+            _log.warning("checkpoint postponed: %s", reason_of(error))
         except OSError as error:
             _log.warning("checkpoint postponed: %s", error)
 
     def _open(self) -> Database:
-        database = self._opened()
-        database.published = self._published
-        return database
-
-    def _opened(self) -> Database:
         try:
             return self._open_database(self.path)
         except StoreHeld:
@@ -348,6 +317,7 @@ class Store:
     def _replay(self, last: int) -> None:
         """Commit the journal messages, up to `last`, that are not in the database."""
         number = self.database.journal_mark
+        lost = self.journal.lost
         self.journal.last = max(self.journal.last, number)
         began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):
@@ -361,10 +331,33 @@ class Store:
             if rows >= REPLAY_ROWS:
                 self.commit(entries, marks)
                 entries, rows, marks = [], 0, {}
+        if missed := self.journal.lost - lost:
+            detail = f"the journal lacks messages between {began + 1} and {number}"
+            event: dict[str, Any] = {
+                "source": "collector",
+                "kind": "lost",
+                "rows": missed,
+                "detail": detail,
+                "time": self._now(),
+            }
+            entries.append(checked(wire.append("collector", 1, "events", 1, event)))
         if entries:
             self.commit(entries, marks)
         if number > began:
             _log.info("took messages %d to %d from the journal, which the database did not have yet", began + 1, number)
+
+
+def newer_lake(lake: DataPath, name: str, head: int, state: Path, options: str = "") -> str:
+    """Why a backup that ends at offset `head` cannot become the log, and what can; empty where it can. Raises OSError.
+
+    The lake may have later rows of the log with this name: they would be there twice, or be taken for others.
+    """
+    if (sealed := last_sealed(lake, name)) <= head:
+        return ""
+    return (
+        f"the backup has rows of log {name} up to {head}, the lake {lake.lake} up to {sealed}: make the log of the lake"
+        f" instead: barograph restore --replace --log {name} --state {state} --lake {lake.lake}{options}"
+    )
 
 
 def _read_again(read: Callable[[], Read]) -> Read:

@@ -7,7 +7,7 @@ a collector that is killed before the commit replays the same messages, and its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -59,19 +59,28 @@ class Tail:
         """The rows of some tables beyond their offsets, and the offset up to which there are no others."""
         with self._lock:
             head = self._head
-            mine = {table: self._parts[table] for table in offsets if table in self._parts}
-            parts = {table: NumberedRows(list(part.entries), list(part.firsts)) for table, part in mine.items()}
-        found = {table: _columns(table, part, offsets[table]) for table, part in parts.items()}
+            mine = {table: list(zip(*self._parts[table], strict=True)) for table in offsets if table in self._parts}
+        found = {table: _columns(table, part, offsets[table]) for table, part in mine.items()}
         return head, {table: columns for table, columns in found.items() if len(columns[OFFSET])}
 
+    def of_job(self, table: str, after: int, job: str) -> dict[str, Column]:
+        """The rows of a job in a table beyond an offset."""
+        with self._lock:
+            part = list(zip(*self._parts[table], strict=True)) if table in self._parts else []
+        of_job = [(entry, first) for entry, first in part if job in np.atleast_1d(cast("Any", entry.columns["job"]))]
+        columns = _columns(table, of_job, after)
+        rows = [row for row, name in enumerate(columns.get("job", ())) if name == job]
+        return {n: [v[row] for row in rows] if isinstance(v, list) else v[rows] for n, v in columns.items()}
 
-def _columns(table: str, part: NumberedRows, after: int) -> dict[str, Column]:
-    old = sum(first + entry.rows - 1 <= after for entry, first in zip(*part, strict=True))
-    entries, firsts = part.entries[old:], part.firsts[old:]
-    if not entries:
+
+def _columns(table: str, part: Sequence[tuple[CheckedRows, int]], after: int) -> dict[str, Column]:
+    new = [(entry, first) for entry, first in part if first + entry.rows - 1 > after]
+    if not new:
         return {OFFSET: np.empty(0, np.int64)}
-    rows = [np.arange(first, first + entry.rows) for entry, first in zip(entries, firsts, strict=True)]
-    columns: dict[str, Column] = {OFFSET: np.concatenate(rows)}
+    entries = [entry for entry, _ in new]
+    columns: dict[str, Column] = {
+        OFFSET: np.concatenate([np.arange(first, first + entry.rows) for entry, first in new])
+    }
     for name, kind in TABLES[table].columns.items():
         columns[name] = texts(entries, name) if kind.is_text else numbers(entries, name)
     # An offset within an entry: of a client that has read pages before, which end anywhere.

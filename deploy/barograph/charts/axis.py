@@ -49,7 +49,7 @@ class Axis:
         """The pixel of a value, clipped to the ends of the axis."""
         value = min(max(value, self.low), self.high)
         if self.log:
-            share = math.log(value / self.low) / math.log(self.high / self.low)
+            share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         else:
             share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
@@ -124,15 +124,14 @@ def categories(names: Sequence[str], start: float, end: float, gap: float) -> Ax
     return Axis(-0.6, len(names) - 0.4, start, end, ticks=tuple(enumerate(names))[::step])
 
 
-def time_axis(low: float, high: float, start: float, end: float, utc: bool = False) -> Axis:
-    """An axis of Unix seconds with at most 8 ticks at full local times, or at full times in UTC."""
-    clock = time.gmtime if utc else time.localtime
+def time_axis(low: float, high: float, start: float, end: float) -> Axis:
+    """An axis of Unix seconds with at most 8 ticks at full local times."""
     low, high = (min(max(at, 0.0), MAX_TIME) for at in (low, high))
     high = max(high, low + 1.0)
     days = 86400 * math.ceil((high - low) / 7 / 86400)
     step = next((step for step in TIME_STEPS if (high - low) / step <= 7), days)
-    shift = clock(low).tm_gmtoff
+    shift = time.localtime(low).tm_gmtoff
     form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%d %b"
     steps = range(math.ceil((low + shift) / step), math.floor((high + shift) / step) + 1)
-    at = [k * step - shift for k in steps]
-    return Axis(low, high, start, end, ticks=tuple((t, time.strftime(form, clock(t))) for t in at), divisions=4)
+    ticks = tuple((at, time.strftime(form, time.localtime(at))) for at in (k * step - shift for k in steps))
+    return Axis(low, high, start, end, ticks=ticks, divisions=4)

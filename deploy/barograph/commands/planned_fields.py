@@ -14,13 +14,11 @@ from barograph_agent.job.identity import account, from_environment
 from barograph_agent.settings import agent, places
 from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.command import script_of
-from barograph_agent.work.investigation import WorkRules
+from barograph_agent.work.fingerprint import WorkRules
 from barograph_agent.work.planned import PlannedCommand, evidence_of, parse_planned
 from barograph_collector.daemon.service import Exit
 from barograph_modeler.recognition.recorded import UnreadableSalt, recorded_evidence, salt_of, site_secret
-from barograph_modeler.recognition.request import RECORDED
 
-JOB_NAME: Final = RECORDED[0]
 ASKED: Final = ("executable", "program", "script", "words", "inputs", "folder", "threads", "numbers", "reason")
 
 
@@ -48,8 +46,8 @@ def planned_fields(command: Sequence[str], app: str | None, params: dict[str, st
     return fields if planned.ranks is None else fields | {"ranks": str(planned.ranks)}
 
 
-def recorded_fields(job_name: str, app: str, cluster: str) -> dict[str, Any]:
-    """Fields of a question about runs that were imported under a job name, on a cluster. Raises CommandError."""
+def recorded_fields(asked: Mapping[str, str], app: str, cluster: str) -> dict[str, Any]:
+    """Fields of a question about imported runs. asked: texts by their names in `works`. Raises CommandError."""
     environment = agent.environment(os.environ)
     if agent.value_or_default("work", environment) == "none":
         return {}
@@ -57,7 +55,7 @@ def recorded_fields(job_name: str, app: str, cluster: str) -> dict[str, Any]:
         secret = site_secret(os.environ)
     except UnreadableSalt as error:
         raise CommandError(str(error)) from None
-    row = recorded_evidence(salt_of(secret, cluster), app, {JOB_NAME: job_name}).columns()
+    row = recorded_evidence(salt_of(secret, cluster), app, asked).columns()
     return {f"asked.{name}": str(row[name]) for name in ASKED}
 
 
@@ -67,7 +65,7 @@ def _asked(planned: PlannedCommand, cluster: str) -> list[tuple[str, str]]:
     if kept == "none":
         return []
     salt = environment.get("BAROGRAPH_SALT")
-    site = WorkRules(cluster, Path(salt) if salt else None, None, numbers=kept in ("numbers", "plain"))
+    site = WorkRules(cluster, Path(salt) if salt else None, numbers=kept in ("numbers", "plain"))
     row = evidence_of(planned, environment, site, SYSTEM).columns()
     return [(name, str(row[name])) for name in ASKED]
 

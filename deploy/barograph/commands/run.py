@@ -10,18 +10,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from barograph.cli import checked
+from barograph.cli import Parser, checked
 from barograph_agent import launch
 from barograph_agent.job import rules
-from barograph_agent.job.identity import JobError, account, from_environment, parse_params
-from barograph_agent.reduce.blocks import ROWS_PER_SECOND
+from barograph_agent.job.identity import JobError, account, clean, from_environment, parse_params
+from barograph_agent.protocol.tables import ROWS_PER_SECOND
 from barograph_agent.settings import agent, places
 from barograph_agent.sidecar.plan import RunOptions
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parse = argparse.ArgumentParser(
+    parse = Parser(
         prog="barograph run",
         usage="barograph run [--app NAME] [--param NAME=VALUE]... [--] COMMAND [ARGUMENT...]",
         description="Run COMMAND (an MPI launcher or any program) unmodified, watch its collectives, and print four "
@@ -82,7 +82,8 @@ def main(arguments: list[str]) -> int:
             params=parse_params(options.param),
             user=account(),
             host=platform.node(),
-            unique=f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}",
+            # Process ids repeat in PID namespaces and on other hosts.
+            unique=f"{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(3).hex()}-{clean(platform.node(), 'host', 16)}",
         )
     except JobError as error:
         parse.error(str(error))

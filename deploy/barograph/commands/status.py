@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barograph.cli import Parser
 from barograph.options import since_argument
+from barograph.terminal import console
+from barograph.views import queries
 from barograph.views.jobs import NAMES, JobQuery, names
 from barograph.views.log import Row, limits
-from barograph.views.queries import newest
 from barograph.views.refusal import NothingKnown, OpenedLogs, opened_each, similar
 from barograph.views.states import ALARMS, LEGEND, SILENT, shown
 from barograph.views.words import figure, json_object, local, number, span, verdict
@@ -24,7 +26,6 @@ from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.service import Exit
-from barograph_collector.storage.text import literal
 
 MAX_JOBS: Final = 1000
 ANSWER_SECONDS: Final = 5.0
@@ -84,9 +85,8 @@ def _known(value: float | None, unit: str = "") -> str:
 
 def bands_table(logs: OpenedLogs, found: list[Row]) -> Table | None:
     """The runtime bands of the workloads of these jobs; None where there is none."""
-    names = ", ".join(literal(name) for name in sorted({job["workload"] for job in found}))
-    query = f"SELECT * FROM bands WHERE kind = 'runtime' AND workload IN ({names}) {newest('workload')}"
-    bands = logs.learned(query, MAX_JOBS) if found else []
+    asked = queries.bands(sorted({job["workload"] for job in found}), "kind = 'runtime'")
+    bands = asked.ask(logs.readers, MAX_JOBS) if found else []
     table = Table(title="Runtime, 95 % of healthy runs", title_justify="left")
     for name in ("workload", "runs", "lower", "expected", "upper"):
         table.add_column(name, justify="left" if name == "workload" else "right")
@@ -153,7 +153,7 @@ def as_json(job: Row) -> bytes:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph status", description="Show jobs, the newest last, their runtime bands, and alarms; or one job."
     )
     places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"argument --jobs: {options.jobs}, expected 1 to {MAX_JOBS}")
     asked = JobQuery(options.user, options.app, options.state, options.since, name=options.job)
     # Without a terminal, lines are not cut to 80 columns.
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    out = console()
     with opened_each(options.collector, ANSWER_SECONDS, read_refused=Exit.UNAVAILABLE) as logs:
         readers = logs.readers
         for reader in readers:
@@ -199,10 +199,10 @@ def main(arguments: Sequence[str]) -> int:
                 sys.stdout.buffer.write(as_json(job) + b"\n")
             sys.stdout.buffer.flush()
         elif options.job and len(found) == 1:
-            show_job(console, found[0], CLOCK.now())
+            show_job(out, found[0], CLOCK.now())
         else:
-            console.print(jobs_table(found, CLOCK.now()))
+            out.print(jobs_table(found, CLOCK.now()))
             if (bands := bands_table(logs, found)) is not None:
-                console.print(bands)
-            show_alarms(readers, console, asked)
+                out.print(bands)
+            show_alarms(readers, out, asked)
     return logs.status

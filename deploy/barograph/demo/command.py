@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,12 +15,14 @@ from typing import Final
 
 from rich.console import Console
 
+from barograph.cli import Parser
 from barograph.demo.application import DemoError, Lammps
 from barograph.demo.interference import Interference
-from barograph.demo.outcome import DemoOutcome, headline, learned
-from barograph.demo.runs import DemoRun, newest_job, read_band, read_run, wait_intervals, wait_learned
+from barograph.demo.outcome import DemoOutcome, headline
+from barograph.demo.runs import DemoRun, newest_job, read_run, wait_intervals, wait_learned
 from barograph.demo.service import MARGIN, Service
 from barograph.report.command import main as write_report
+from barograph.terminal import console
 from barograph_alerts.detection.alarm import ALPHA
 from barograph_alerts.detection.tolerance import tolerance
 from barograph_collector.client.log_reader import LogReader
@@ -48,6 +48,7 @@ class Demo:
         self._reader = LogReader(service.endpoint, 20.0)
         self._jobs: set[str] = set()
         self._steps = 0
+        self._repeated: list[DemoRun] = []
 
     def play(self) -> DemoOutcome:
         """Run healthy jobs to learn from, then a disturbed and a healthy one."""
@@ -60,8 +61,7 @@ class Demo:
         learning, learned = self._learn()
         disturbed, hog_at = self._run_alone("disturbed", disturb_after=learning[0].counted // 2)
         healthy, _ = self._run_alone("healthy again")
-        band = read_band(self._reader, disturbed.workload, learning)
-        return DemoOutcome(learning, learned, disturbed, healthy, band, hog_at)
+        return DemoOutcome(learning, learned, disturbed, healthy, hog_at, self._repeated)
 
     def _learn(self) -> tuple[list[DemoRun], int]:
         """Run healthy jobs until the pace is precise enough; a noisy machine needs more of them.
@@ -92,6 +92,7 @@ class Demo:
             if expected or (run.left_alone and not early) or not left:
                 break
             reason = "It was slow before the hog began" if run.left_alone else "Others took these cores"
+            self._repeated.append(run)
             self._console.print(f"  {reason}, so this run is repeated.", style="yellow")
         return run, hog_at
 
@@ -141,7 +142,6 @@ def report(outcome: DemoOutcome, service: Service, output: Path, console: Consol
     """Print the outcome, and write reports of the last two runs."""
     output.mkdir(parents=True, exist_ok=True)
     console.print(f"\n{headline(outcome)}.", style="bold")
-    console.print(learned(outcome.band))
     for name, run in (("disturbed", outcome.disturbed), ("healthy", outcome.healthy)):
         write_report(["--job", run.job, "--collector", service.endpoint, "--output", f"{output / name}.html"])
     console.print("Metrics: " + "  ".join(service.metrics))
@@ -153,7 +153,7 @@ def report(outcome: DemoOutcome, service: Service, output: Path, console: Consol
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; 1 if one of its checks fails."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph demo",
         description="Watch unmodified LAMMPS on two ranks, disturb one with a CPU hog, and show how it is detected. "
         f"Slowdowns below {MARGIN:.0%} are ignored: the speed of shared machines varies by that much.",
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keep", action="store_true", help="leave the daemons running")
     parser.add_argument("--output", type=Path, default="demo-output", metavar="DIR", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    out = console()
     # SIGTERM stops daemons and hogs like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     state = Path(tempfile.mkdtemp(prefix="barograph-demo-"))
@@ -171,16 +171,16 @@ def main(arguments: Sequence[str]) -> int:
             lammps = Lammps(state)
             service = Service(state)
             ending.callback(service.stop)
-            with console.status("starting collector, modeler and alerts"):
+            with out.status("starting collector, modeler and alerts"):
                 service.wait_ready()
-            outcome = Demo(service, lammps, state, console).play()
-            report(outcome, service, options.output, console)
+            outcome = Demo(service, lammps, state, out).play()
+            report(outcome, service, options.output, out)
             if options.keep:
                 ending.pop_all()
-                console.print(f"The daemons keep running: BAROGRAPH_COLLECTOR={service.endpoint}, state {state}")
-                console.print(f"Stop them with: kill -INT {service.pid}")
+                out.print(f"The daemons keep running: BAROGRAPH_COLLECTOR={service.endpoint}, state {state}")
+                out.print(f"Stop them with: kill -INT {service.pid}")
         except DemoError as error:
-            console.print(f"barograph demo: {error}", style="bold red", markup=False)
+            out.print(f"barograph demo: {error}", style="bold red", markup=False)
             return 1
         except KeyboardInterrupt:
             return 130

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from barograph.demo.runs import ClassBand, DemoRun
+from barograph.demo.runs import DemoRun
 
 
 @dataclass(frozen=True)
 class DemoOutcome:
     """The runs of a demo. learning: undisturbed runs before the disturbed one. hog_at: its start in Unix seconds.
 
-    runs_learned: number of runs that the disturbed one is compared with.
+    runs_learned: number of runs that the disturbed one is compared with. repeated: runs that others disturbed.
     """
 
     learning: list[DemoRun]
     runs_learned: int
     disturbed: DemoRun
     healthy: DemoRun
-    band: ClassBand | None
     hog_at: float
+    repeated: list[DemoRun] = field(default_factory=list)
 
     @property
     def runs(self) -> list[DemoRun]:
-        """All runs in order."""
-        return [*self.learning, self.disturbed, self.healthy]
+        """All runs."""
+        return [*self.learning, *self.repeated, self.disturbed, self.healthy]
 
     @property
     def interference(self) -> str:
@@ -64,7 +64,7 @@ class DemoOutcome:
             healthy = f"the run after it raised one: others took {self.healthy.taken:.0%} of its cores"
         return [
             (equal, f"every interval arrived once: {counted:,} counted by the shim, {stored:,} rows stored"),
-            (self.band is not None, f"bands were learned from {self.runs_learned} runs"),
+            (self.runs_learned > 1, f"the pace was learned from {self.runs_learned} of {len(self.learning)} runs"),
             (self.caught or before, disturbed),
             # One healthy run of 20 is outside of limits that hold 95 %.
             (others or self.healthy.state in ("healthy", "inconclusive"), healthy),
@@ -74,18 +74,6 @@ class DemoOutcome:
     def passed(self) -> bool:
         """Whether all checks hold."""
         return all(holds for holds, _ in self.checks())
-
-
-def learned(band: ClassBand | None) -> str:
-    """The bands as a sentence."""
-    if band is None:
-        return "Nothing was learned."
-    lower, expected, upper = (1e3 * value for value in band.interval)
-    return (
-        f"In the class with most of the time, 95 % of healthy intervals take {lower:.2f} to {upper:.2f} ms "
-        f"(median {expected:.2f} ms); a whole run takes {band.runtime[1]:.1f} s "
-        f"(95 %: {band.runtime[0]:.1f} to {band.runtime[2]:.1f} s)."
-    )
 
 
 def headline(outcome: DemoOutcome) -> str:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from barograph.demo.interference import MAX_TAKEN
 from barograph.views import queries
-from barograph.views.log import limits, rows_of
+from barograph.views.log import rows_of
 from barograph_agent.system.clock import CLOCK, Clock
 from barograph_collector.client.log_reader import LogReader
 from barograph_collector.storage.text import literal
@@ -17,8 +17,6 @@ from barograph_modeler.pace.pace import Pace
 VERDICT_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
 T = TypeVar("T")
-Limits = tuple[float, float, float]
-"""Lower, expected and upper limit in seconds."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +52,6 @@ class DemoRun:
         return self.taken <= MAX_TAKEN
 
 
-@dataclass(frozen=True)
-class ClassBand:
-    """The interval band of the class with the largest share of the time, and the runtime band of the workload."""
-
-    interval: Limits
-    runtime: Limits
-
-
 def read_run(reader: LogReader, title: str, job: str, clock: Clock = CLOCK) -> DemoRun:
     """Read an ended job, once its score is final. Raises TimeoutError."""
 
@@ -74,25 +64,10 @@ def read_run(reader: LogReader, title: str, job: str, clock: Clock = CLOCK) -> D
     query = f"""
 SELECT workload, runtime_seconds, intervals AS counted, state, slowdown, sentence,
     (SELECT coalesce(sum("count"), 0)::BIGINT FROM blocks WHERE {of_job}) AS stored,
-    (SELECT coalesce(min("at"), 'nan') FROM scores WHERE {of_job} AND state = 'slow') AS alarm_at
+    (SELECT coalesce(min(time), 'nan') FROM scores WHERE {of_job} AND state = 'slow') AS alarm_at
 FROM ({queries.job(job)})"""
     (row,) = rows_of(reader.query(query))
     return DemoRun(title=title, job=job, **row)
-
-
-def read_band(reader: LogReader, workload: str, runs: list[DemoRun]) -> ClassBand | None:
-    """The newest bands of the workload and its dominant class, or None if there are none."""
-    jobs = ", ".join(literal(run.job) for run in runs)
-    query = f"""
-WITH main AS (
-    SELECT class_id FROM blocks WHERE job IN ({jobs}) GROUP BY class_id
-    ORDER BY sum(sum_seconds) DESC, class_id LIMIT 1
-)
-SELECT kind, lower_seconds, expected_seconds, upper_seconds FROM bands WHERE workload = {literal(workload)} AND (
-    (kind = 'interval' AND method = 'tracked' AND class_id IN (FROM main)) OR (kind = 'runtime' AND method = 'log-t')
-) {queries.newest("kind")}"""
-    found = {row["kind"]: limits(row) for row in rows_of(reader.query(query))}
-    return ClassBand(found["interval"], found["runtime"]) if len(found) > 1 else None
 
 
 def newest_job(reader: LogReader, known: set[str], seconds: float, clock: Clock = CLOCK) -> str:
@@ -114,7 +89,7 @@ def wait_intervals(reader: LogReader, job: str, count: int, running: Callable[[]
 def wait_learned(reader: LogReader, workload: str, runs: int, seconds: float, clock: Clock = CLOCK) -> Pace | None:
     """Wait at most `seconds` until the workload's pace includes `runs` runs; returns the newest pace."""
     deadline = clock.monotonic() + seconds
-    query = f'SELECT * FROM paces WHERE workload = {literal(workload)} ORDER BY "offset" DESC LIMIT 1'
+    query = f"SELECT * FROM paces WHERE workload = {literal(workload)} ORDER BY log_offset DESC LIMIT 1"
     while True:
         found = rows_of(reader.query(query))
         pace = Pace.from_row(found[0]) if found else None

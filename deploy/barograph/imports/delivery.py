@@ -4,8 +4,8 @@ Each run is a stream, named after the run alone: message 1 is its row of `jobs`,
 messages beyond the collector's mark of the stream are sent. A row of `works` precedes them, in a stream of its own: so
 marks of runs that were imported without one keep their meaning, and nothing is added to a run that is stored.
 
-Of several collectors, a run goes to the one that has a part of it: all are asked, since the list may have been another
-one when the run was imported before. A run that none has goes to the collector of its job.
+Of several shards, a run goes to the one that has a part of it: all are asked, since the list may have been another one
+when the run was imported before. A run that none has goes to the shard of its user.
 
 Unlike streams of a `Link`, which has a connection and timers of its own, thousands of streams of two messages share one
 connection and one timer.
@@ -188,7 +188,9 @@ class Delivery:
             return None
         if not run.place:
             most = max(run.marks, key=lambda one: run.marks[one])
-            run.place = most if run.marks[most] else shard_of(run.record.job.key, list(self._sockets))
+            run.place = (
+                most if run.marks[most] else shard_of(run.record.job.cluster, run.record.job.user, list(self._sockets))
+            )
         mark = run.marks[run.place]
         if run.work is not None and not mark:
             run.is_new = True

@@ -13,12 +13,15 @@ from barograph_agent.job.identity import Job, clean
 FIELDS: Final = 18
 STATES: Final = {"0": "failed", "2": "checkpointed", "3": "checkpointed", "4": "checkpointed", "5": "cancelled"}
 """Reasons to skip a run, by its status field; 1 is completed."""
+UNKNOWN_STATE: Final = "of unknown state"
 _NUMBER: Final = re.compile(r"-?\d+(\.\d*)?")
 _EPOCH: Final = re.compile(r";\s*UnixStartTime:\s*(\d{1,11})\b")
 
 
-def read_swf(lines: Iterable[str], cluster: str, app: str) -> Iterator[Entry]:
+def read_swf(lines: Iterable[str], cluster: str, app: str, *, assume_completed: bool = False) -> Iterator[Entry]:
     """The completed runs of an SWF log. app: the application, for logs without executable numbers.
+
+    assume_completed: whether runs of unknown state count as completed: some logs have no states.
 
     Otherwise applications are `exeN` with the executable number N. Ranks are the allocated processors.
     """
@@ -28,7 +31,10 @@ def read_swf(lines: Iterable[str], cluster: str, app: str) -> Iterator[Entry]:
             epoch = float(match[1])
         elif text.strip() and not text.lstrip().startswith(";"):
             try:
-                yield _entry(line, fields(text), epoch, cluster, app)
+                values = fields(text)
+                if assume_completed and values[10] == "-1":
+                    values[10] = "1"
+                yield _entry(line, values, epoch, cluster, app)
             except UnreadableLine as error:
                 yield Bad(line, str(error))
 
@@ -49,7 +55,7 @@ def _entry(line: int, values: list[str], epoch: float, cluster: str, app: str) -
         values[at - 1] for at in (1, 2, 3, 4, 5, 9, 10, 11, 12, 14)
     )
     if status != "1":
-        return Skipped(line, STATES.get(status, "of unknown state"))
+        return Skipped(line, STATES.get(status, UNKNOWN_STATE))
     if not app and executable.startswith("-"):
         return Skipped(line, "without executable number")
     if seconds in ("0", "-1"):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from barograph.imports.mapping import FIELDS, Dialect, FieldRow, read_rows
 from barograph.imports.record import Bad, Entry, RunRecord, Skipped, UnreadableLine, app_name, count
-from barograph.imports.times import duration, instant, span
+from barograph.imports.times import duration, span
 from barograph_agent.job.identity import Job, clean
 
 CSV: Final = Dialect(
@@ -56,7 +56,7 @@ def entry(row: FieldRow, asked: Mapping[str, str], default_state: str, make_job:
         nodes = count("nodes", text) if (text := row.get("nodes")) else 0
         if nodes > ranks:
             raise UnreadableLine(f"nodes is {nodes}, expected at most the {ranks} ranks")
-        times = span(instant("start", row.get("start")), instant("end", row.get("end")), seconds)
+        times = span(row.get("start"), row.get("end"), seconds)
     except UnreadableLine as error:
         return Bad(row.line, str(error))
     return RunRecord(row.line, job, ranks, nodes, seconds, *times, asked)

@@ -12,6 +12,8 @@ from barograph.imports.record import UnreadableLine
 
 _CLOCK: Final = re.compile(r"(?:(?:(\d+)-)?(\d{1,3}):)?(\d{1,2}):(\d{1,2}(?:\.\d+)?)")
 _UNKNOWN: Final = {"", "unknown", "none", "n/a", "-1"}
+_DIGITS: Final = re.compile(r"(19|20)\d\d[01]\d[0-3]\d(\d{4}|\d{6})?")
+"""A date of digits alone, no number of seconds."""
 _LATEST: Final = 2**40  # Unix seconds, far in the future: larger numbers have another unit
 
 
@@ -34,18 +36,18 @@ def duration(name: str, text: str) -> float:
     return seconds
 
 
-def instant(name: str, text: str) -> float:
-    """Unix seconds from a number or an ISO date, in local time unless it has a zone; 0 for an unknown one.
+def instant(name: str, text: str, fold: int = 0) -> float:
+    """Unix seconds from a number or an ISO date, in local time unless it has a zone; 0 for an unknown time.
 
-    Raises UnreadableLine.
+    fold: 1 for the later of two local times, in the hour that clocks are set back. Raises UnreadableLine.
     """
     if text.lower() in _UNKNOWN:
         return 0.0
     try:
-        seconds = float(text)
+        seconds = math.nan if _DIGITS.fullmatch(text) else float(text)
     except ValueError:
         try:
-            seconds = datetime.fromisoformat(text).timestamp()
+            seconds = datetime.fromisoformat(text).replace(fold=fold).timestamp()
         except (ValueError, OverflowError, OSError):
             seconds = math.nan
     if not 0 <= seconds < _LATEST:
@@ -53,10 +55,19 @@ def instant(name: str, text: str) -> float:
     return seconds
 
 
-def span(started_at: float, ended_at: float, seconds: float) -> tuple[float, float]:
-    """Start and end, one computed from the other where it is 0; 0 and 0 where both are."""
-    if not ended_at and started_at:
-        return started_at, started_at + seconds
-    if ended_at and not started_at:
-        return max(ended_at - seconds, 0.0), ended_at
-    return started_at, ended_at
+def span(start: str, end: str, seconds: float) -> tuple[float, float]:
+    """Unix seconds of start and end, of a run of so many seconds; 0 and 0 where both texts are unknown times.
+
+    An unknown one is computed from the other. Of local times that occur twice those count that fit the runtime best.
+    Raises UnreadableLine, also for an end before the start.
+    """
+    if not (first := instant("start", start)):
+        ended_at = instant("end", end)
+        return max(ended_at - seconds, 0.0) if ended_at else 0.0, ended_at
+    if not instant("end", end):
+        return first, first + seconds
+    starts, ends = ({instant(name, text, fold) for fold in (0, 1)} for name, text in (("start", start), ("end", end)))
+    pairs = [(began_at, ended_at) for began_at in starts for ended_at in ends if began_at <= ended_at]
+    if not pairs:
+        raise UnreadableLine(f"end is {end!r}, expected a time after the start, {start!r}")
+    return min(pairs, key=lambda pair: abs(pair[1] - pair[0] - seconds))

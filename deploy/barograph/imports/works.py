@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from barograph.imports.record import ASKED, RunRecord
+from barograph.imports.record import ASKED, RunRecord, UnreadableLine
+from barograph.imports.times import duration
 from barograph.views.words import enumerated
 from barograph_agent.settings import agent
 from barograph_modeler.recognition.recorded import recorded_evidence, salt_of, site_secret
@@ -44,7 +46,7 @@ class WorkDigests:
         """The row of `works` of a run; None where nothing is known of what was asked for."""
         if not (self._is_enabled and record.asked):
             return None
-        asked = {FIELDS[field]: text for field, text in record.asked.items()}
+        asked = {FIELDS[field]: _plain(field, text) for field, text in record.asked.items()}
         evidence = recorded_evidence(self._salt(record.job.cluster), record.job.app, asked)
         return {
             "job": record.job.key,
@@ -61,3 +63,10 @@ class WorkDigests:
             return f"works are not told apart: refused by the collector: {refusal}"
         names = enumerated(["user", *(name for name in RECORDED if name in self.found)])
         return f"works are told apart by {names}: weaker than by what runs"
+
+
+def _plain(field: str, text: str) -> str:
+    """A time in seconds, whatever its form; another text as it is."""
+    with contextlib.suppress(UnreadableLine):
+        return f"{duration(field, text):g}" if field == "requested_time" else text
+    return text

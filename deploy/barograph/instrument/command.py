@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, Parser
 from barograph.instrument.compiler import NotInstrumentable, arguments
 from barograph.instrument.rewrite import Headers, common_folder, instrument, write
 from barograph_collector.daemon.service import Exit
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph instrument",
         description="Put probes into C and C++ sources: values assigned outside loops, branches, cases, loop iterations"
         " and sizes of MPI messages become features from which the runtime can be predicted. Fortran is out of scope.",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
-import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, Parser
+from barograph.views.modeler import DIRECT
 from barograph_agent.deliver import keys
-from barograph_agent.deliver.shards import shard_of
 from barograph_agent.settings import agent, places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import LogWriter
@@ -28,8 +26,8 @@ NOT_LEARNED: Final = 1
 
 
 def main(arguments: Sequence[str], clock: Callable[[], float] = CLOCK.now) -> int:
-    """Send a canary and wait for its alarm; 69 where a step does not complete in time."""
-    parser = argparse.ArgumentParser(
+    """Send a canary through each shard and wait for its alarm; 69 where a step does not complete in time."""
+    parser = Parser(
         prog="barograph canary", description="Send a synthetic slow job through the service and wait for its alarm."
     )
     places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
@@ -45,17 +43,17 @@ def main(arguments: Sequence[str], clock: Callable[[], float] = CLOCK.now) -> in
     except keys.KeyFileError as error:
         raise CommandError(str(error)) from None
     now = clock()
-    job = f"canary/{int(now * 1000)}.0.0"
     deadline = CLOCK.monotonic() + options.seconds
-    endpoint = shard_of(job, places.endpoints(options.collector))
-    if not _send(endpoint, key, job, now, options.seconds):
-        raise _failed(f"the collector at {endpoint} has not acknowledged the job{_withheld(endpoint, key)}")
-    sentence = _alarm(endpoint, key, job, deadline)
-    if not sentence:
-        raise _failed("the log has the job, but the alerts daemon has raised no alarm about it")
+    for number, endpoint in enumerate(places.endpoints(options.collector)):
+        job = f"canary/{int(now * 1000)}.0.{number}"
+        if not _send(endpoint, key, job, now, options.seconds):
+            raise _failed(f"the collector at {endpoint} has not acknowledged the job{_withheld(endpoint, key)}")
+        sentence = _alarm(endpoint, key, job, deadline)
+        if not sentence:
+            raise _failed(f"the log at {endpoint} has the job, but the alerts daemon has raised no alarm about it")
+        print(f"{job}: {sentence}")
     if options.alertmanager is not None and not _ready(options.alertmanager, deadline):
         raise _failed(f"the job has alarmed, but the Alertmanager at {options.alertmanager} is not ready")
-    print(f"{job}: {sentence}")
     return Exit.OK
 
 
@@ -101,7 +99,7 @@ def _alarm(endpoint: str, key: keys.ClientKey | None, job: str, deadline: float)
 
 def _ready(url: str, deadline: float) -> bool:
     while True:
-        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(f"{url.rstrip('/')}/-/ready", timeout=5):
+        with contextlib.suppress(OSError, ValueError), DIRECT.open(f"{url.rstrip('/')}/-/ready", timeout=5):
             return True
         if CLOCK.monotonic() >= deadline:
             return False

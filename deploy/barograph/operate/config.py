@@ -5,24 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, Parser
 from barograph.site.settings import PageSettings
+from barograph.terminal import console
 from barograph_agent.settings.agent import AgentSettings
 from barograph_agent.settings.setting import Section, as_text
 from barograph_agent.settings.sources import APPLICATIONS, SITE_FILE, ConfigError, Configuration, Value, site_file
 from barograph_alerts.settings import AlertsSettings
 from barograph_collector.daemon.options import add_config
 from barograph_collector.daemon.service import Exit
-from barograph_collector.lake.lease import redacted
+from barograph_collector.lake.catalog import redacted
 from barograph_collector.settings import CollectorSettings
 from barograph_modeler.settings import ModelerSettings
 
@@ -63,8 +62,8 @@ def show(options: argparse.Namespace) -> None:
         }
         print(json.dumps({"file": str(file) if file else None, "settings": settings}, indent=2))
         return
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(f"file: {file or f'none ({SITE_FILE} does not exist)'}", highlight=False)
+    out = console()
+    out.print(f"file: {file or f'none ({SITE_FILE} does not exist)'}", highlight=False)
     for section, values in found.items():
         table = Table(title=Text(f"[{section}]"), title_justify="left")
         for column in ("key", "value", "from"):
@@ -73,7 +72,7 @@ def show(options: argparse.Namespace) -> None:
             text = "-" if value.value in (None, ()) else redacted(as_text(value.value))
             style = "dim" if value.origin == "default" else ""
             table.add_row(*map(Text, (name, text, value.origin)), style=style)
-        console.print(table)
+        out.print(table)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -104,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph config",
         description="Show the settings of all daemons, or check a file of them.",
         epilog="options of show:\n  --json         one JSON object instead of tables",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 
+from barograph.cli import Parser
 from barograph_agent.doctor.checks import examine
 from barograph_agent.settings import agent, places
 
@@ -14,7 +14,7 @@ FAILED = 1
 
 def main(arguments: list[str]) -> int:
     """Check this node: one line per check, with advice where it fails; 1 if any check fails."""
-    parse = argparse.ArgumentParser(prog="barograph doctor", description=main.__doc__)
+    parse = Parser(prog="barograph doctor", description=main.__doc__)
     environment, _ = agent.environment_or_complaint(os.environ)
     parse.add_argument("programs", nargs="*", metavar="PROGRAM", help="can these be watched, too?")
     parse.add_argument("--json", action="store_true", help="one JSON object instead of lines")

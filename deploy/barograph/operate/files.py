@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, Parser
 
 FOLDER: Final = "share/barograph/"
 
@@ -24,9 +23,7 @@ def installed() -> list[Path]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print one path per line; 65 if there are none."""
-    parser = argparse.ArgumentParser(
-        prog="barograph files", description="List the installed units, hooks, rules and dashboards."
-    )
+    parser = Parser(prog="barograph files", description="List the installed units, hooks, rules and dashboards.")
     parser.add_argument("folder", nargs="?", default="", help="only files in a folder of this name, such as rules")
     options = parser.parse_args(arguments)
     found = [path for path in installed() if not options.folder or options.folder in path.parts]

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, Parser
 from barograph.options import identifier
+from barograph.terminal import console
 from barograph_agent.deliver.credential import issue
 from barograph_agent.deliver.keys import Role
 from barograph_agent.system.clock import CLOCK
@@ -60,7 +59,7 @@ def show(options: argparse.Namespace) -> None:
         table.add_row(*map(Text, (client.name, client.role, clock(client.added_at), client.public)))
     for viewer in http_access.load_all(options.keys):
         table.add_row(*map(Text, (viewer.name, viewer.right, clock(viewer.added_at), "a token")))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    console().print(table)
 
 
 def revoke(options: argparse.Namespace) -> None:
@@ -108,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph keys",
         description="Manage access to the log and the page.",
         epilog=_TOKEN_OPTIONS,

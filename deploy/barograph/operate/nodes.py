@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barograph.cli import Parser
+from barograph.terminal import console
 from barograph.views import queries
-from barograph.views.log import Row, rows_of
-from barograph.views.refusal import opened
+from barograph.views.log import Row
+from barograph.views.refusal import opened_each
 from barograph.views.words import finite, json_object, local, number, share
 from barograph_agent.settings import agent, places
 from barograph_collector.daemon.service import Exit
@@ -34,8 +34,8 @@ def nodes_table(found: Iterable[Row]) -> Table:
             share(row["excess"]) if finite(row["excess"]) else "-",
             f"{row['blamed']:,}",
             f"{row['jobs']:,}",
-            local(row["at"]),
-            escape(row["check"]),
+            local(row["time"]),
+            escape(row["advice"]),
             style="bold red" if row["suspected"] else "",
         )
     return table
@@ -43,7 +43,7 @@ def nodes_table(found: Iterable[Row]) -> Table:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the nodes; 69 if no collector answers."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph nodes",
         description="Show nodes that are the slowest of their jobs more often than by chance. A score above 1 is "
         "significant over all nodes; such nodes that are slower by 2 % or more are marked. Nothing is drained.",
@@ -51,16 +51,15 @@ def main(arguments: Sequence[str]) -> int:
     places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
     parser.add_argument("--json", action="store_true", help="nodes as JSON, an object per line")
     options = parser.parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    # Of several collectors, the first one has what is about no job.
-    with opened(places.endpoints(options.collector)[0], 5.0, read_refused=Exit.UNAVAILABLE) as reader:
-        found = rows_of(reader.query(queries.suspects(MAX_NODES), MAX_NODES))
+    out = console()
+    with opened_each(options.collector, 5.0, read_refused=Exit.UNAVAILABLE) as logs:
+        found = queries.suspects(MAX_NODES).ask(logs.readers, MAX_NODES)
         if options.json:
             for row in found:
                 sys.stdout.buffer.write(json_object(row) + b"\n")
             sys.stdout.buffer.flush()
         elif found:
-            console.print(nodes_table(found))
+            out.print(nodes_table(found))
         else:
-            console.print("No node stands out: none is the slowest of its jobs more often than by chance.")
-    return Exit.OK
+            out.print("No node stands out: none is the slowest of its jobs more often than by chance.")
+    return logs.status

@@ -18,16 +18,14 @@ from barograph_collector.daemon.service import CannotStart, Exit, Shutdown
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 """Time limit for all daemons together, equal to systemd's for each. A killed modeler loses only its snapshot."""
-BACKOFF_LIMIT_SECONDS: Final = 10.0
-STABLE_SECONDS: Final = 30.0
-WATCHDOG_SECONDS: Final = 300.0
-"""Watchdog timeout, long enough for a daemon that reads a long log at its start."""
+RESTART_SECONDS: Final = 1.0
+"""Pause between the exit of a daemon and its restart."""
 _PR_SET_PDEATHSIG: Final = 1
 _log = logging.getLogger(__name__)
 
 
 class SupervisedDaemon(NamedTuple):
-    """A process to supervise. It implements systemd's notification and watchdog protocols on $NOTIFY_SOCKET."""
+    """A process to supervise. It says on $NOTIFY_SOCKET when it is ready, as for systemd."""
 
     name: str
     command: list[str]
@@ -43,99 +41,70 @@ Launch = Callable[[list[str], Mapping[str, str]], Process]
 class _Child:
     """A daemon's process and its notification socket. Times are seconds of the monotonic clock."""
 
-    def __init__(self, daemon: SupervisedDaemon, watchdog_seconds: float, launch: Launch) -> None:
+    def __init__(self, daemon: SupervisedDaemon, launch: Launch) -> None:
         self.daemon = daemon
         self._launch = launch
-        self.watchdog_seconds = watchdog_seconds
-        self.notified_at: float | None = None
-        """Time of the last notification; None until the daemon is ready."""
         self.process: Process | None = None
-        self.started = 0.0
-        self.failures = 0
         self.restart_at: float | None = None
         # Autobind: the kernel assigns an abstract address.
         self.channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.channel.bind("")
         self.channel.setblocking(False)
 
-    def start(self, now: float) -> None:
-        self.started = now
+    def start(self) -> None:
         self.restart_at = None
-        # Discard notifications of the previous process.
-        self.read_notifications(now)
-        self.notified_at = None
-        self.process = self._launch(self.daemon.command, self._environment())
+        address = "@" + self.channel.getsockname()[1:].decode()
+        # Of the watchdog of this supervisor its daemons know nothing.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("WATCHDOG_")}
+        environment |= {"NOTIFY_SOCKET": address, "BAROGRAPH_DAEMON": self.daemon.name}
+        self.process = self._launch(self.daemon.command, environment)
 
-    def read_notifications(self, now: float) -> bool:
-        """Read the pending notifications; whether the daemon is ready."""
+    def is_ready(self) -> bool:
+        """Whether the daemon has said so since the last call."""
         with contextlib.suppress(BlockingIOError):
             while notified := self.channel.recv(1024).splitlines():
-                if b"READY=1" in notified or b"WATCHDOG=1" in notified:
-                    self.notified_at = now
-        return self.notified_at is not None
-
-    def is_frozen(self, now: float) -> bool:
-        """Whether a notification is overdue."""
-        return self.notified_at is not None and now - self.notified_at > self.watchdog_seconds
-
-    def _environment(self) -> dict[str, str]:
-        # WATCHDOG_PID names the process that this supervisor's own supervisor watches.
-        return {
-            **{name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"},
-            "NOTIFY_SOCKET": "@" + self.channel.getsockname()[1:].decode(),
-            "WATCHDOG_USEC": f"{self.watchdog_seconds * 1e6:.0f}",
-            "BAROGRAPH_DAEMON": self.daemon.name,
-        }
+                if b"READY=1" in notified:
+                    return True
+        return False
 
 
 class Supervisor:
-    """Runs daemons, started in the given order. Kills a daemon that sends no notification for `watchdog_seconds`."""
+    """Runs daemons: starts them in order, restarts what exits, stops them in reverse order."""
 
     def __init__(
         self,
         daemons: Sequence[SupervisedDaemon],
-        watchdog_seconds: float = WATCHDOG_SECONDS,
         *,
         clock: Callable[[], float] = CLOCK.monotonic,
         launch: Launch | None = None,
     ) -> None:
         """`clock` is in seconds; waiting is done by the processes and by the `Shutdown`."""
         self._clock = clock
-        self._children = [_Child(daemon, watchdog_seconds, launch or _launch) for daemon in daemons]
+        self._children = [_Child(daemon, launch or _launch) for daemon in daemons]
 
     def start(self, shutdown: Shutdown) -> None:
         """Start the first daemon, and once it is ready the others. Raises CannotStart; returns early on shutdown."""
         first, *others = self._children
-        first.start(self._clock())
+        first.start()
         self._wait_ready(first, shutdown)
         for child in others:
-            child.start(self._clock())
+            child.start()
         for child in others:
             self._wait_ready(child, shutdown)
 
     def check(self) -> None:
-        """Restart daemons that have exited: at once after the first exit, then with exponential backoff."""
+        """Restart daemons that have exited, RESTART_SECONDS later."""
         now = self._clock()
         for child in self._children:
-            child.read_notifications(now)
-            if child.process is None:
-                continue
-            if child.process.poll() is None:
-                if child.is_frozen(now):
-                    _log.error("%s has been silent for %g s and is killed", child.daemon.name, child.watchdog_seconds)
-                    child.process.kill()
-                    child.process.wait()
+            child.is_ready()  # a socket that nobody reads becomes full
+            if child.process is None or child.process.poll() is None:
                 continue
             if child.restart_at is None:
-                if now - child.started > STABLE_SECONDS:
-                    child.failures = 0
-                delay = 0.0 if child.failures == 0 else min(2.0 ** (child.failures - 1), BACKOFF_LIMIT_SECONDS)
-                child.failures += 1
-                child.restart_at = now + delay
+                child.restart_at = now + RESTART_SECONDS
                 end = _end_of(child.process.returncode)
-                _log.warning("%s %s, starting it again in %.0f s", child.daemon.name, end, delay)
-            if now >= child.restart_at:
-                child.start(now)
+                _log.warning("%s %s, starting it again in %g s", child.daemon.name, end, RESTART_SECONDS)
+            elif now >= child.restart_at:
+                child.start()
 
     def reload(self) -> None:
         """Make each daemon read its configuration again."""
@@ -162,7 +131,7 @@ class Supervisor:
     def _wait_ready(self, child: _Child, shutdown: Shutdown) -> None:
         assert child.process is not None
         deadline = self._clock() + START_SECONDS
-        while not shutdown.requested and not child.read_notifications(self._clock()):
+        while not shutdown.requested and not child.is_ready():
             if (status := child.process.poll()) is not None:
                 raise CannotStart(f"{child.daemon.name} did not start (status {status}), see its line above", status)
             if self._clock() > deadline:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from barograph.cli import CommandError, checked
+from barograph.cli import CommandError, Parser, checked
 from barograph.operate.supervisor import SupervisedDaemon, Supervisor
 from barograph.site.settings import PageSettings
-from barograph_agent.settings.places import PAGE_OFFSET
+from barograph_agent.settings.places import DEFAULT_ENDPOINT, PAGE_OFFSET
 from barograph_agent.settings.setting import declared
 from barograph_agent.settings.sources import ConfigError, Configuration, S, site_file
 from barograph_alerts.settings import AlertsSettings
@@ -29,7 +29,7 @@ from barograph_modeler.settings import ModelerSettings
 
 DEFAULT_PORT: Final = 7450
 SHARD_PORTS: Final = 10
-"""The ports of a further collector are so many above those of the one before."""
+"""The ports of a shard are so many above those of the shard before."""
 MAX_SHARDS: Final = 64
 MAX_PORT: Final = 65535
 _log = logging.getLogger(__name__)
@@ -60,63 +60,68 @@ def plan(options: argparse.Namespace, environment: Mapping[str, str]) -> Service
 
     def settings(section: type[S], *names: str) -> S:
         given = given_options(*names)
+        if "collector" in declared(section):  # agents may have those of several services in the environment
+            given["collector"] = DEFAULT_ENDPOINT
         return Configuration(section, given=given, environment=environment, file=file).settings
-
-    def port(option: str, above: int) -> list[str]:
-        return [] if options.port is None else [f"--{option}=127.0.0.1:{options.port + above}"]
 
     def passed(*names: str) -> list[str]:
         return [f"--{name.replace('_', '-')}={value}" for name, value in given_options(*names).items()]
 
-    def daemon(name: str, above: int, *arguments: str) -> SupervisedDaemon:
-        metrics = port("metrics", above)
-        return SupervisedDaemon(name, [sys.executable, "-m", f"barograph_{name}.main", *config, *metrics, *arguments])
+    def daemon(name: str, *arguments: str) -> SupervisedDaemon:
+        title = f"{name}{number if number > 1 else ''}"
+        return SupervisedDaemon(title, [sys.executable, "-m", f"barograph_{name}.main", *config, *arguments])
 
     # Settings of all daemons are validated before the first one starts.
     log, modeler = settings(CollectorSettings, *LAKE, "journal"), settings(ModelerSettings, "window")
-    settings(AlertsSettings, "alpha", "margin")
+    alerts = settings(AlertsSettings, "alpha", "margin")
     state = options.state or log.state or default_state()
     bound = urlsplit(log.listen)
-    listens = (bound.hostname or "", bound.port or 0) if options.port is None else ("127.0.0.1", options.port)
-    metrics = log.metrics if options.port is None else ("127.0.0.1", options.port + 1)
-    collectors, endpoints, scraped = [], [], []
+    first = {
+        "listen": (bound.hostname or "", bound.port or 0),
+        "collector": log.metrics,
+        "modeler": modeler.metrics,
+        "alerts": alerts.metrics,
+    }
+    if options.port is not None:
+        first = {name: ("127.0.0.1", options.port + above) for above, name in enumerate(first)}
+    daemons, shards = [], []
     for number in range(1, options.shards + 1):
-        below = state if number == 1 else state / f"shard{number}"
-        own, exposed = _shifted(listens, number), _shifted(metrics, number)
-        places = [f"--state={below}", f"--listen=tcp://{_text(own)}", f"--metrics={_text(exposed)}"]
+        own = {name: _shifted(address, number) for name, address in first.items()}
+        below = "" if number == 1 else f"shard{number}"
+        endpoint = f"tcp://{_here(own['listen'])}"
+        places = [f"--state={state / below}", f"--listen=tcp://{_text(own['listen'])}"]
         if log.journal is not None:
             places.append(f"--journal={log.journal / f'shard{number}'}")
-        command = [sys.executable, "-m", "barograph_collector.main", *config, *places, *passed(*LAKE)]
-        collectors.append(SupervisedDaemon(f"collector{number if number > 1 else ''}", command))
-        endpoints.append(f"tcp://{_here(own)}")
-        scraped.append(f"http://{_here(exposed)}")
-    endpoint = ",".join(endpoints)
-    # The page has these collectors, whatever the environment has for agents.
-    given = {"collector": endpoint, "collector_metrics": ",".join(scraped)}
+        # A configured state directory of the modeler takes precedence.
+        snapshots = [f"--state={(modeler.state or state) / below}"]
+        metrics = {name: f"--metrics={_text(own[name])}" for name in ("collector", "modeler", "alerts")}
+        follows = f"--collector={endpoint}"
+        daemons += [
+            daemon("collector", *places, metrics["collector"], *passed(*LAKE)),
+            daemon("modeler", follows, metrics["modeler"], *snapshots, *passed("window")),
+            daemon("alerts", follows, metrics["alerts"], *passed("alpha", "margin")),
+        ]
+        shards.append((endpoint, *(f"http://{_here(own[name])}" for name in ("collector", "modeler"))))
+    # The page has these shards, whatever the environment has for agents.
+    names = "collector", "collector_metrics", "modeler"
+    given = dict(zip(names, map(",".join, zip(*shards, strict=True)), strict=True))
     page = Configuration(PageSettings, given=given, environment=environment, file=file).settings
-    # A configured state directory of the modeler takes precedence.
-    snapshots = [] if modeler.state is not None else [f"--state={state}"]
-    asks = [f"--modeler=http://{_here(modeler.metrics)}"] if options.port is None and page.modeler is None else []
     shown = page.listen if options.port is None else ("127.0.0.1", options.port + PAGE_OFFSET)
     seen = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    arguments = [*config, *asks, *port("listen", PAGE_OFFSET), *seen]
-    daemons = [
-        *collectors,
-        daemon("modeler", 2, f"--collector={endpoint}", *snapshots, *passed("window")),
-        daemon("alerts", 3, f"--collector={endpoint}", *passed("alpha", "margin")),
-        SupervisedDaemon("page", [sys.executable, "-m", "barograph", "page", *arguments], reloads=False),
-    ]
-    return ServicePlan(state, endpoint, f"http://{_here(shown)}", log.log_format, daemons)
+    listens = [] if options.port is None else [f"--listen={_text(shown)}"]
+    page_command = [sys.executable, "-m", "barograph", "page", *config, *listens, *seen]
+    daemons.append(SupervisedDaemon("page", page_command, reloads=False))
+    return ServicePlan(state, given["collector"], f"http://{_here(shown)}", log.log_format, daemons)
 
 
 def _shifted(address: tuple[str, int], number: int) -> tuple[str, int]:
-    """An address of the collector with a number from 1 on, by that of the first. Raises ConfigError."""
+    """An address of the shard with a number from 1 on, by that of the first. Raises ConfigError."""
     host, first = address
     if number == 1:
         return address
     port = first + (number - 1) * SHARD_PORTS
     if not first or port > MAX_PORT:
-        raise ConfigError(f"shards: port {port} for collector {number}, expected {SHARD_PORTS + 1} to {MAX_PORT}")
+        raise ConfigError(f"shards: port {port} for shard {number}, expected {SHARD_PORTS + 1} to {MAX_PORT}")
     return host, port
 
 
@@ -161,7 +166,7 @@ def owned(state: Path) -> Iterator[None]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM or Ctrl-C."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph up",
         description="Run collector, modeler, alerts and page on this host; restart any that exits.",
     )
@@ -184,8 +189,8 @@ def main(arguments: Sequence[str]) -> int:
         type=checked(int, lambda shards: 1 <= shards <= MAX_SHARDS, f"1 to {MAX_SHARDS}"),
         default=1,
         metavar="N",
-        help=f"collectors, each with a state directory below and {SHARD_PORTS} ports above the one before;"
-        " jobs are shared between them (default: %(default)s)",
+        help="shards, each a collector with a modeler and alerts, with a state directory below and"
+        f" {SHARD_PORTS} ports above the shard before; users are shared between them (default: %(default)s)",
     )
     for section, name in (
         *((CollectorSettings, name) for name in (*LAKE, "journal")),
@@ -213,6 +218,8 @@ def main(arguments: Sequence[str]) -> int:
 def _supervise(supervisor: Supervisor, shutdown: Shutdown, planned: ServicePlan) -> None:
     notifier = Notifier(os.environ)
     try:
+        names = ", ".join(daemon.name for daemon in planned.daemons)
+        _log.info("starting %s, state %s", names, planned.state)
         supervisor.start(shutdown)
         # No comma behind the endpoints, which may be several with commas between.
         where = f"page {planned.page}, BAROGRAPH_COLLECTOR={planned.endpoint}"

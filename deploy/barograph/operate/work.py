@@ -5,24 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from barograph.cli import CommandError
+from barograph.cli import CommandError, Parser
 from barograph.operate import work_edits
+from barograph.terminal import console
 from barograph.views import queries
 from barograph.views.collectors.joint_query import JointQuery, grouped, joined, quantiles, sample
-from barograph.views.log import Row
+from barograph.views.log import Row, rows_of
 from barograph.views.queries import newest_first
-from barograph.views.refusal import NoResult, NothingKnown, OpenedLogs, opened_each, similar
+from barograph.views.refusal import NothingKnown, OpenedLogs, opened_each, similar
 from barograph.views.words import local, seconds
 from barograph_agent.protocol import wire
 from barograph_agent.settings import agent, places
-from barograph_collector.daemon.service import Exit
 from barograph_collector.storage.text import literal
 from barograph_modeler.recognition.edits import WorkEdit
 
@@ -36,7 +35,11 @@ verdicts AS (SELECT job, state FROM scores WHERE final = 1 {queries.newest("job"
 ends AS (SELECT job, max(runtime_seconds) AS runtime_seconds FROM runs GROUP BY job),
 asked AS (SELECT * FROM works {queries.newest("job")})
 """
-NAMED: Final = "SELECT target, arg_max(argument, \"at\") AS name FROM work_edits WHERE action = 'name' GROUP BY 1"
+NAMED: Final = JointQuery(
+    "SELECT target, arg_max(argument, time) AS name, max(time) AS time FROM work_edits WHERE action = 'name'"
+    " GROUP BY 1",
+    joined(lambda row: row["time"]),
+)
 _HOW: Final = {
     "first": "the first run of this work",
     "same": "asked for the same as earlier runs",
@@ -53,27 +56,29 @@ def groups(logs: OpenedLogs, app: str, limit: int) -> list[Row]:
     WITH {LATEST}
     SELECT latest.workload AS workload, any_value(latest.family) AS family, count(*) AS runs,
         count(*) FILTER (state = 'healthy') AS healthy, count(*) FILTER ({queries.ALARMED}) AS alarms,
-        min(latest."at") AS first_at, max(latest."at") AS "at", count(runtime_seconds) AS ended,
-        {sample("runtime_seconds")} AS sample, arg_min(latest.reason, latest."at") AS reason,
-        arg_max(plain, latest."at") AS plain
+        count(*) FILTER (state <> 'unknown') AS judged,
+        min(latest.time) AS first_at, max(jobs.started_at) AS started_at,
+        count(runtime_seconds) AS ended, {sample("runtime_seconds")} AS sample,
+        coalesce(arg_min(latest.reason, latest.time) FILTER (how IN ('first', 'none')), '') AS reason,
+        arg_max(plain, latest.time) AS plain
     FROM latest JOIN jobs USING (job) LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job)
         LEFT JOIN asked USING (job) {selected}
-    GROUP BY latest.workload ORDER BY "at" DESC LIMIT {limit}
+    GROUP BY latest.workload ORDER BY max(jobs.started_at) DESC LIMIT {limit}
     """
-    merge = grouped(("workload",), _fold, newest_first("at"), limit)
+    merge = grouped(("workload",), _fold, newest_first("started_at"), limit)
     found = JointQuery(text, merge).ask(logs.readers, limit)
-    names = {row["target"]: row["name"] for row in logs.learned(NAMED, wire.MAX_SQL_ROWS)}
+    names = {row["target"]: row["name"] for row in NAMED.ask(logs.readers, wire.MAX_SQL_ROWS)}
     return [row | {"name": names.get(row["workload"], "")} for row in found]
 
 
 def _fold(rows: Sequence[Row]) -> Row:
     """A group, of its runs in each log."""
-    first, last = min(rows, key=lambda row: row["first_at"]), max(rows, key=lambda row: row["at"])
+    first, last = min(rows, key=lambda row: row["first_at"]), max(rows, key=lambda row: row["started_at"])
     samples = [(row["ended"], row["sample"]) for row in rows if row["ended"]]
     return {
         **{name: first[name] for name in ("workload", "family")},
-        **{name: sum(row[name] for row in rows) for name in ("runs", "healthy", "alarms")},
-        "at": last["at"],
+        **{name: sum(row[name] for row in rows) for name in ("runs", "judged", "healthy", "alarms")},
+        "started_at": last["started_at"],
         "runtime_seconds": quantiles(samples, [0.5])[0] if samples else None,
         "reason": first["reason"],
         "plain": last["plain"],
@@ -84,13 +89,13 @@ def runs(logs: OpenedLogs, condition: str) -> list[Row]:
     """The newest runs that meet a condition on `latest`, with what was asked for."""
     text = f"""
     WITH {LATEST}
-    SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest."at" AS "at",
+    SELECT latest.job AS job, latest.workload AS workload, family, how, latest.reason AS reason, latest.time AS time,
         state, runtime_seconds, executable, program, script, words, inputs, folder, threads, plain,
         asked.reason AS missing
     FROM latest LEFT JOIN verdicts USING (job) LEFT JOIN ends USING (job) LEFT JOIN asked USING (job)
-    WHERE {condition} ORDER BY "at" DESC LIMIT {RUNS}
+    WHERE {condition} ORDER BY time DESC LIMIT {RUNS}
     """
-    return JointQuery(text, joined(newest_first("at"), RUNS)).ask(logs.readers, RUNS)
+    return JointQuery(text, joined(newest_first("time"), RUNS)).ask(logs.readers, RUNS)
 
 
 def groups_table(found: Iterable[Row]) -> Table:
@@ -104,10 +109,10 @@ def groups_table(found: Iterable[Row]) -> Table:
         table.add_row(
             row["workload"],
             str(row["runs"]),
-            str(row["healthy"]),
-            str(row["alarms"]),
+            str(row["healthy"]) if row["judged"] else "-",
+            str(row["alarms"]) if row["judged"] else "-",
             seconds(row["runtime_seconds"]),
-            local(row["at"]),
+            local(row["started_at"]),
             about,
         )
     return table
@@ -120,7 +125,7 @@ def runs_table(found: Iterable[Row]) -> Table:
         table.add_column(name, justify="right" if name == "runtime" else "left")
     for row in found:
         verdict = row["state"] or "no verdict yet"
-        table.add_row(row["job"], local(row["at"]), verdict, seconds(row["runtime_seconds"]), row["reason"])
+        table.add_row(row["job"], local(row["time"]), verdict, seconds(row["runtime_seconds"]), row["reason"])
     return table
 
 
@@ -166,8 +171,9 @@ def workload_of(logs: OpenedLogs, name: str) -> str:
     order = joined(lambda row: row["workload"])
     if JointQuery(f"{groups} WHERE workload = {literal(name)}", order).ask(logs.readers, 1):
         return name
-    if found := logs.learned(f"SELECT target FROM ({NAMED}) WHERE name = {literal(name)} LIMIT 1", 1):
-        return str(found[0]["target"])
+    for row in NAMED.ask(logs.readers, wire.MAX_SQL_ROWS):
+        if row["name"] == name:
+            return str(row["target"])
     known = JointQuery(f"{groups} LIMIT {NAMES}", order).ask(logs.readers, NAMES)
     near = similar(name, (row["workload"] for row in known)) or "; `barograph work` lists the groups"
     raise NothingKnown(f"{name!r} is no job and no group of the log{near}")
@@ -183,8 +189,8 @@ def show_one(logs: OpenedLogs, console: Console, name: str) -> None:
             console.print(f"  {line}", highlight=False)
         return
     workload = workload_of(logs, name)
-    for row in logs.learned(queries.runtime_changes(workload), 8):
-        console.print(f"{local(row['at'])}: {row['detail']}", highlight=False)
+    for row in queries.runtime_changes(workload).ask(logs.readers, 8):
+        console.print(f"{local(row['time'])}: {row['detail']}", highlight=False)
     console.print(runs_table(runs(logs, f"latest.workload = {literal(workload)}")))
 
 
@@ -203,7 +209,7 @@ def edit_of(logs: OpenedLogs, options: argparse.Namespace) -> WorkEdit:
 
 def main(arguments: Sequence[str]) -> int:
     """Print or change groups, a group, or a job; 69 if a collector does not answer, 65 for an unknown name."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph work", description="Show the groups of like work, or why a run is in its group; or change them."
     )
     places.add_collector_option(parser, agent.endpoint(os.environ), several=True)
@@ -227,25 +233,26 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"argument --limit: {options.limit}, expected at least 1")
     if options.name and (options.app or options.json):
         raise CommandError("--app and --json are for the list of groups, expected no NAME with them", 2)
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    out = console()
     with opened_each(options.collector, 5.0) as logs:
         if is_edit:
-            if logs.first is None:
-                raise NoResult("edits are written to the first collector, expected that it answers", Exit.UNAVAILABLE)
             edit = edit_of(logs, options)
-            before = work_edits.answers(logs.first, edit.target)["count"]
-            work_edits.write(logs.first.endpoint, edit)
-            console.print(work_edits.answer(logs.first, edit, before), highlight=False)
-            return Exit.OK
+            has_group = f"SELECT 1 FROM assignments WHERE workload = {literal(edit.target)} LIMIT 1"
+            for reader in logs.readers:
+                if rows_of(reader.query(has_group, 1)):
+                    before = work_edits.answers(reader, edit.target)["count"]
+                    work_edits.write(reader.endpoint, edit)
+                    out.print(work_edits.answer(reader, edit, before), highlight=False)
+            return logs.status
         if options.name:
-            show_one(logs, console, options.name)
+            show_one(logs, out, options.name)
             return logs.status
         found = groups(logs, options.app, options.limit)
     if options.json:
         for row in found:
             print(json.dumps({name: value for name, value in row.items() if name != "plain" or value}))
     elif found:
-        console.print(groups_table(found))
+        out.print(groups_table(found))
     else:
-        console.print("No work is known yet: there is a group from the first run on that the modeler has seen.")
+        out.print("No work is known yet: there is a group from the first run on that the modeler has seen.")
     return logs.status

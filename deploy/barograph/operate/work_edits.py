@@ -67,7 +67,7 @@ def write(endpoint: str, edit: WorkEdit) -> None:
     key = keys.from_environment(os.environ)
     name = account()
     editor = name if IDENTIFIER.fullmatch(name) else str(os.getuid())
-    edit = edit._replace(editor=editor, at=CLOCK.now())
+    edit = edit._replace(editor=editor, time=CLOCK.now())
     writer = LogWriter(endpoint, f"{key.name if key else f'work-{editor}'}/{CLOCK.now_ns()}", key)
     writer.put("work_edits", 1, edit._asdict())
     if not writer.close(ANSWER_SECONDS):
@@ -77,7 +77,7 @@ def write(endpoint: str, edit: WorkEdit) -> None:
 
 def answers(reader: LogReader, target: str) -> Row:
     """What the modeler has said of edits of a group: how often, and `kind` and `detail` of the newest answer."""
-    query = f"""SELECT count(*) AS count, arg_max(kind, "offset") AS kind, arg_max(detail, "offset") AS detail
+    query = f"""SELECT count(*) AS count, arg_max(kind, log_offset) AS kind, arg_max(detail, log_offset) AS detail
         FROM events WHERE source = {literal(target)} AND kind IN ('work-edited', 'work-edit-refused')"""
     return rows_of(reader.query(query, 1))[0]
 

@@ -47,7 +47,7 @@ def view(
     text, others = _select(every, {name: value for name, value in params.items() if name not in recognised})
     selected = [run for run in every if run["params"] == text]
     runs = queries.ProblemRuns(app, clusters[0], text, since, selected)
-    bands = context.learned(queries.bands({run["workload"] for run in selected}))
+    bands = context.rows(queries.bands({run["workload"] for run in selected}))
     scales = runs_by_scale(selected, {row["workload"]: row for row in bands if row["kind"] == "runtime"})
     where, largest = {"app": app, "cluster": runs.cluster, "curve": 1}, max(scale.ranks for scale in scales)
     if ranks or params:
@@ -55,8 +55,7 @@ def view(
         answer, error = context.predict_some(asked, ranks=ranks or REACH * largest, **where)
     else:
         answer, error = context.project(param_map(text), largest, REACH, **where)
-    healthy = {run["workload"] for run in selected if run["exit_status"] == 0 and not run["alarmed"]}
-    classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, healthy, bands)
+    classes = largest_classes(context, runs, {scale.workload: scale.ranks for scale in scales}, bands)
     fitted = [one for one in classes if one.verdict is not None]
     forecasts = context.rows(runs.forecasts())
     drawn = forecasts[-FORECASTS:]
@@ -74,7 +73,7 @@ def view(
         "fitted": fitted,
         "drawn": len(drawn),
         "scores": _scored(forecasts),
-        "coverage": band_coverage(context.modeler.url, [scale.workload for scale in scales]),
+        "coverage": band_coverage(context.modeler.urls, [scale.workload for scale in scales]),
         "alarms": context.rows(runs.alarms()),
         "charts": {
             "runtimes": figures.runtimes(scales),
@@ -82,7 +81,6 @@ def view(
             "parts": parts_chart(answer) if answer and answer["refusal"] is None else None,
             "intervals": figures.intervals(classes[0], scales) if classes else None,
             "quantiles": figures.quantiles(fitted) if fitted else None,
-            "shapes": figures.shapes(fitted) if any(len(one.shapes) > 1 for one in fitted) else None,
             "forecasts": figures.forecasts(drawn) if drawn else None,
         },
     }

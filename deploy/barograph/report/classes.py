@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Final
@@ -32,7 +32,6 @@ class ClassReport:
     """A class of intervals with its share of the time, 0 to 1. samples, bands: by workload.
 
     letter: its name on the page. fitted: the workload whose sample is fitted, with its ranks and the verdict.
-    shapes: of the modeler's fits for that workload, the oldest first: rows with `fitted_at` and `shape`.
     methods: the newest bands of that workload by method.
     """
 
@@ -44,7 +43,6 @@ class ClassReport:
     fitted: str
     ranks: int
     verdict: FitVerdict | None
-    shapes: Sequence[Row]
     methods: Mapping[str, Row]
 
 
@@ -52,12 +50,11 @@ def largest_classes(
     context: ViewContext,
     runs: queries.ProblemRuns,
     ranks: Mapping[str, int],
-    healthy: Collection[str],
     bands: Sequence[Row],
 ) -> list[ClassReport]:
     """The classes with most time.
 
-    ranks: by workload, ascending. healthy: workloads with a healthy run. bands: the newest of the application.
+    ranks: by workload, ascending. bands: the newest of the application.
     """
     times = [row for row in context.rows(runs.classes())[:CLASSES] if row["share"] >= VISIBLE]
     if not times:
@@ -68,7 +65,6 @@ def largest_classes(
     steps = {one: math.ceil(size / SAMPLE) for one, size in sizes.items()}
     for row in context.rows(runs.intervals(ids, steps)) if steps else ():
         samples.setdefault((row["class_id"], row["workload"]), []).append(row["sum_seconds"])
-    shapes = context.learned(queries.shapes(ids, healthy))
     found = []
     for letter, class_id, row in zip(ascii_uppercase, ids, times, strict=False):
         sample = {name: np.array(values) for (owner, name), values in samples.items() if owner == class_id}
@@ -78,8 +74,7 @@ def largest_classes(
         fitted = enough[-1] if enough else ""
         verdict = judge(sample[fitted], seed=SEED) if fitted else None
         methods = {band["method"]: band for band in those if band["workload"] == fitted}
-        fits = [fit for fit in shapes if (fit["class_id"], fit["workload"]) == (class_id, fitted)]
         found.append(
-            ClassReport(letter, row, row["share"], sample, banded, fitted, ranks.get(fitted, 0), verdict, fits, methods)
+            ClassReport(letter, row, row["share"], sample, banded, fitted, ranks.get(fitted, 0), verdict, methods)
         )
     return found

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from barograph.cli import CommandError, checked
-from barograph.commands.export import replaced
+from barograph.cli import CommandError, Parser, checked
+from barograph.commands.output_file import replaced
 from barograph.options import identifier, since_argument
 from barograph.report import application, job, page
 from barograph.views.collectors.log_views import LogViews
 from barograph.views.context import ViewContext
 from barograph.views.log import BATCH, elapsed
-from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, default_modeler
+from barograph.views.modeler import DEFAULT_MODELER, ModelerClient, modelers_of
 from barograph.views.refusal import announced, log_errors
 from barograph_agent.deliver import keys
 from barograph_agent.job.identity import JobError, parse_params
@@ -36,20 +36,20 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     for endpoint in places.endpoints(options.collector):
         announced(endpoint)
+    modelers = modelers_of(options.collector, options.modeler)
     try:
         with (
             log_errors(),
             elapsed("making the report"),
             LogViews(options.collector, keys.from_environment(os.environ), BATCH) as log,
         ):
-            modeler = ModelerClient(options.modeler or default_modeler(options.collector), CLOCK.now, "report")
-            name, values = _page(ViewContext(log, modeler), options)
+            name, values = _page(ViewContext(log, ModelerClient(modelers, CLOCK.now, "report")), options)
             away = list(log.away)
             text = page.render(name, {**values, "away": away})
         # JSON in texts of the log can bring surrogates.
         data = text.encode("utf-8", "replace")
-        with replaced(options.output) as path:
-            path.write_bytes(data)
+        with replaced(options.output) as file:
+            file.write(data)
     except OSError as error:
         raise CommandError(f"cannot write {options.output}: {error.strerror}", Exit.STATE) from None
     print(f"{options.output}: {len(data) / 1024:,.0f} KiB")
@@ -67,7 +67,7 @@ def _page(context: ViewContext, options: argparse.Namespace) -> tuple[str, dict[
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="barograph report",
         description="Write a page about an application or a job: one HTML file that can be mailed as it is.",
     )
@@ -94,8 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cluster", type=identifier, metavar="NAME", help="needed where it has run on several")
     parser.add_argument(
         "--modeler",
-        metavar="URL",
-        help=f"the modeler's address (default: two ports above the collector's, else {DEFAULT_MODELER})",
+        metavar="URL[,...]",
+        help=f"the modeler's address, that of each shard (default: two ports above the collector's, else"
+        f" {DEFAULT_MODELER})",
     )
     places.add_collector_option(parser, places.endpoint(os.environ), several=True)
     return parser

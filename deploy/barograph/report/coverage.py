@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 from collections import Counter
 from collections.abc import Iterable
@@ -23,17 +24,15 @@ class BandCoverage(NamedTuple):
     outside: int
 
 
-def band_coverage(modeler: str, workloads: Iterable[str]) -> list[BandCoverage]:
-    """The coverage of each workload that has any. Empty where the modeler does not answer."""
-    try:
-        samples = scrape(f"{modeler.rstrip('/')}/metrics", ANSWER_SECONDS, ANSWER_BYTES)
-    except (OSError, http.client.HTTPException, ValueError):
-        return []
+def band_coverage(modelers: Iterable[str], workloads: Iterable[str]) -> list[BandCoverage]:
+    """The coverage of each workload that has any, by the modelers that answer."""
     counts: Counter[tuple[str, str, str]] = Counter()
-    for sample in samples:
-        if sample.name == METRIC:
-            labels = sample.labels
-            counts[labels["workload"], labels["kind"], labels["result"]] = int(sample.value)
+    for modeler in modelers:
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            for sample in scrape(f"{modeler.rstrip('/')}/metrics", ANSWER_SECONDS, ANSWER_BYTES):
+                if sample.name == METRIC:
+                    labels = sample.labels
+                    counts[labels["workload"], labels["kind"], labels["result"]] += int(sample.value)
     found = [
         BandCoverage(workload, kind, counts[workload, kind, "inside"], counts[workload, kind, "outside"])
         for workload in workloads

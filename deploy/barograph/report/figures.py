@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from barograph.charts.axis import Axis, categories, durations, fitted, linear, time_axis
+from barograph.charts.axis import Axis, categories, durations, fitted, linear
 from barograph.charts.figure import BOTTOM, LEFT, RIGHT, TOP, Figure, draw
 from barograph.report.classes import CLASSES, ClassReport
 from barograph.report.scale import RunsAtScale
 from barograph.views.log import Row, limits
-from barograph.views.words import round_seconds, share, utc
+from barograph.views.words import round_seconds, share
 from barograph_modeler.maxima.sample import Floats
 
 POINTS: Final = 150
@@ -101,20 +101,6 @@ def quantiles(classes: Sequence[ClassReport]) -> Markup:
         figure.dots(points, "pen" if trusted else "distrusted", 2)
         figures.append(figure)
     return draw("Observed over fitted quantiles, class by class", *figures)
-
-
-def shapes(classes: Sequence[ClassReport]) -> Markup:
-    """The shape that the modeler has fitted to each class, over time."""
-    rows = [row for one in classes for row in one.shapes]
-    first, last = min(row["fitted_at"] for row in rows), max(row["fitted_at"] for row in rows)
-    y = fitted([0.0, *(row["shape"] for row in rows)], 190, TOP, "{:.3g}".format)
-    figure = Figure(time_axis(first, last, LEFT, RIGHT, utc=True), y, "shape k", f"{utc(first)} to {utc(last)}")
-    figure.level(0, "limit")
-    for one in classes:
-        points = [(row["fitted_at"], row["shape"]) for row in one.shapes]
-        figure.line(points, f"series {one.letter}")
-        figure.dots(points, f"series {one.letter}", 2.5)
-    return draw("Fitted shape of each class over time", figure)
 
 
 def forecasts(rows: Sequence[Row]) -> Markup:

@@ -14,7 +14,6 @@ from barograph.views.job import find
 from barograph.views.log import Row
 from barograph.views.refusal import NothingKnown
 from barograph.views.words import period, plural, span
-from barograph_collector.storage.text import literal
 
 CLASSES: Final = 12
 """Limit of classes shown."""
@@ -33,7 +32,7 @@ def view(context: ViewContext, name: str) -> dict[str, Any]:
     job = find(context, name)
     if job is None:
         raise NothingKnown(f"no job {name!r} is in the log, expected one that `barograph status` shows")
-    of_job = f"job = {literal(name)}"
+    of_job = queries.during(job)
     rows = zip(ascii_uppercase, context.of_job(name, queries.classes(of_job, CLASSES)), strict=False)
     classes = [_class(context, job, letter, row) for letter, row in rows]
     nodes = context.of_job(name, queries.late_nodes(of_job))
@@ -59,8 +58,8 @@ def _class(context: ViewContext, job: Row, letter: str, row: Row) -> Row:
     `points`: end (Unix seconds) and mean interval of the first and the slowest of each `step` consecutive blocks.
     """
     class_id, step = int(row["class_id"]), max(1, math.ceil(2 * row["rows"] / POINTS))
-    bands = context.learned(queries.band(job["workload"], class_id, before=None))
-    thinned = queries.thinned(f"job = {literal(job['job'])}", class_id, step)
+    bands = context.of_job(job["job"], queries.band(job["workload"], class_id, job["ended_at"] or context.now + 86400))
+    thinned = queries.thinned(queries.during(job), class_id, step)
     points = [(one["ended_at"], one["seconds"]) for one in context.of_job(job["job"], thinned)]
     return row | {"letter": letter, "band": bands[0] if bands else None, "step": step, "points": points}
 

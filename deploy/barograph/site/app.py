@@ -48,7 +48,7 @@ class BadAddress(ValueError):
 
 FAILURES: Final[dict[type[Exception], tuple[HTTPStatus, str]]] = {
     LogUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "The log does not answer"),
-    ReadRefused: (HTTPStatus.SERVICE_UNAVAILABLE, "The log does not answer"),
+    ReadRefused: (HTTPStatus.SERVICE_UNAVAILABLE, "The log has no answer to this"),
     NothingKnown: (HTTPStatus.NOT_FOUND, "Not found"),
     BadAddress: (HTTPStatus.BAD_REQUEST, "Invalid address"),
 }
@@ -60,7 +60,7 @@ class SitePages:
 
     def __init__(self, log: LogViews, modeler: ModelerClient, guard: AccessGuard, metrics: Mapping[str, str]) -> None:
         self._log, self._modeler, self._guard = log, modeler, guard
-        self._metrics = dict(metrics)
+        self._metrics = health.DaemonMetrics(metrics, log.clock)
         self._templates = environment("barograph.site")
         self._templates.globals |= {"alarms": ALARMS, "key": key, "legend": LEGEND, "link": link}
         # Load all templates now: an upgrade of the package must not mix new templates with running code.
@@ -90,7 +90,7 @@ class SitePages:
         """The page for an error."""
         if type(error) in FAILURES:
             status, title = FAILURES[type(error)]
-            text = str(error)
+            text = f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}."
         elif isinstance(error, HTTPException):
             status = HTTPStatus(error.status_code)
             title, text = status.phrase, f"{request.url.path[:200]}: {status.phrase}."
@@ -99,7 +99,8 @@ class SitePages:
             status, title = HTTPStatus.INTERNAL_SERVER_ERROR, "Broken"
             text = "This page could not be made. The log of `barograph page` says why."
         context = ViewContext(self._log, self._modeler, self._guard.viewer(request) or ANONYMOUS)
-        return self._render(request, context, "failed", {"title": title, "text": text}, status)
+        values = {"title": title, "text": text, "again": status >= HTTPStatus.INTERNAL_SERVER_ERROR}
+        return self._render(request, context, "failed", values, status)
 
     async def enter(self, request: Request) -> Response:
         """The form for a token, which is stored in a cookie that scripts cannot read."""

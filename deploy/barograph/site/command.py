@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from barograph.site.settings import PageSettings
-from barograph.views.modeler import ModelerClient, default_modeler
+from barograph.views.modeler import ModelerClient, modelers_of
 from barograph_agent.settings import places
 from barograph_agent.settings.sources import Configuration
 from barograph_collector.daemon.options import run_daemon
@@ -26,32 +26,29 @@ def _serve(configuration: Configuration[PageSettings]) -> int:
     from barograph.views.collectors.log_views import LogViews
 
     settings = configuration.settings
-    modeler = settings.modeler or default_modeler(settings.collector)
-    urls = metrics(modeler, settings.collector, settings.collector_metrics)
+    modelers = modelers_of(settings.collector, settings.modeler)
+    urls = metrics(modelers, settings.collector, settings.collector_metrics)
     key, access = load_key(settings.key), load_access(settings.access)
     with LogViews(settings.collector, key) as log:
-        site = create(log, ModelerClient(modeler, log.clock), urls, access)
+        site = create(log, ModelerClient(modelers, log.clock), urls, access)
         serve(site, *settings.listen, settings.collector)
     return Exit.OK
 
 
-def metrics(modeler: str, collectors: str, given: str | None = None) -> dict[str, str]:
+def metrics(modelers: Sequence[str], collectors: str, given: str | None = None) -> dict[str, str]:
     """The addresses of the metrics by daemon, on ports as `barograph up` assigns them.
 
-    collectors: their addresses. given: the addresses of their metrics, where they are others.
+    modelers, collectors: the addresses of each shard. given: of the metrics of the collectors, where they are others.
 
-    >>> metrics("http://127.0.0.1:7452", "tcp://127.0.0.1:7450")["collector"]
+    >>> metrics(["http://127.0.0.1:7452"], "tcp://127.0.0.1:7450")["collector"]
     'http://127.0.0.1:7451/metrics'
     """
     addresses = places.endpoints(collectors)
-    if given is not None:
-        urls = given.split(",")
-    elif len(addresses) == 1:
-        urls = [_shifted(modeler, -1)]
-    else:
-        urls = [_shifted(one.replace("tcp://", "http://"), 1) for one in addresses]
-    names = ["collector"] if len(addresses) == 1 else [f"collector {one}" for one in addresses]
-    found = dict(zip(names, urls, strict=True)) | {"modeler": modeler, "alerts": _shifted(modeler, 1)}
+    urls = given.split(",") if given is not None else [_shifted(modeler, -1) for modeler in modelers]
+    found: dict[str, str] = {}
+    for address, url, modeler in zip(addresses, urls, modelers, strict=True):
+        of = f" {address}" if len(addresses) > 1 else ""
+        found |= {f"collector{of}": url, f"modeler{of}": modeler, f"alerts{of}": _shifted(modeler, 1)}
     return {name: f"{url.rstrip('/')}/metrics" for name, url in found.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from barograph.options import http_address, http_addresses
+from barograph.options import http_addresses
 from barograph_agent.settings import places
 from barograph_agent.settings.agent import CollectorAddresses
 from barograph_agent.settings.places import DEFAULT_ENDPOINT
@@ -22,16 +22,16 @@ class PageSettings(DaemonSettings, frozen=True):
     key: KeyFile = None
     modeler: Annotated[
         str | None,
-        Form("URL", "http://HOST:PORT", http_address),
+        Form("URL[,...]", "http://HOST:PORT, or that of each shard with commas between", http_addresses),
         Option(
-            "the modeler; the metrics of collector and alerts are a port below and above it",
+            "the modeler of each shard; the metrics of its collector and alerts are a port below and above it",
             otherwise="two ports above the collector's",
         ),
     ] = None
     collector_metrics: Annotated[
         str | None,
         Form("URL[,...]", "http://HOST:PORT, or several with commas between", http_addresses),
-        Option("the metrics of each collector", otherwise="a port above each, of one a port below the modeler"),
+        Option("the metrics of each collector", otherwise="a port below the modeler's"),
     ] = None
     listen: Annotated[HostPort, Option("where browsers connect, plain HTTP")] = ("127.0.0.1", 7454)
     access: AccessFile = None
@@ -41,8 +41,9 @@ class PageSettings(DaemonSettings, frozen=True):
 
         Raises ConfigError.
         """
-        if self.collector_metrics is not None:
-            given, expected = len(self.collector_metrics.split(",")), len(places.endpoints(self.collector))
-            if given != expected:
-                raise ConfigError(f"collector_metrics: {given} addresses, expected {expected}, one of each collector")
+        expected = len(places.endpoints(self.collector))
+        for name in ("modeler", "collector_metrics"):
+            addresses: str | None = getattr(self, name)
+            if addresses is not None and (given := len(addresses.split(","))) != expected:
+                raise ConfigError(f"{name}: {given} addresses, expected {expected}, one of each collector")
         check_loopback("listen", self.listen, self.access)

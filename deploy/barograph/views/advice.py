@@ -11,6 +11,14 @@ from barograph.views.words import listed, period, plural, share, span, time_limi
 
 NO_LIMIT: Final = "No time limit: the interval is too wide for one to be of use. More runs make it narrower."
 NO_LIMIT_OF_FEATURES: Final = "A time limit needs more runs, or a larger --risk."
+TRENDS: Final = {
+    "levels off": ("floor", "Amdahl's law", "level", "saturating curve"),
+    "grows again": ("growing overhead", "Amdahl's law with overhead"),
+    "goes on as it did": ("power law", "line in logarithms"),
+}
+"""Kinds of curves in an answer's `basis.model`, by what they mean for the time on more ranks."""
+MIN_SHARE: Final = 0.05
+"""Probability from which a trend is shown."""
 VAGUE_SHARE: Final = 0.5
 """Width of the interval of the parallel share from which it tells nothing."""
 
@@ -37,7 +45,7 @@ def _sentences(answer: Answer, use: str) -> Iterator[str]:
     yield f"{name} on {where} should take {expected}; 95 of 100 runs take {lower} to {upper}."
     if (limit := answer["limit"]) is not None:
         asked = time_limit(limit["request_seconds"])
-        yield f"Ask for {asked}: at most {share(limit['risk'])} of such runs need longer."
+        yield f"Ask for {asked}: at most {share(limit.get('supported_risk', limit['risk']))} of such runs need longer."
     else:
         yield NO_LIMIT_OF_FEATURES if "features" in answer else NO_LIMIT
     if "features" in answer:
@@ -137,7 +145,8 @@ def _basis(basis: Answer) -> str:
     if basis["seconds"] is not None:
         shortest, longest = map(span, basis["seconds"])
         took = shortest if shortest == longest else f"{shortest} to {longest}"
-        return f"This rests on {plural(basis['runs'], 'run')} on as many ranks, which took {took}."
+        curve = f", and on the curve of all {basis['scales']} scales" if basis["scales"] > 1 else ""
+        return f"This rests on {plural(basis['runs'], 'run')} on as many ranks, which took {took}{curve}."
     if basis["runs"]:
         own = f"{plural(basis['runs'], 'run')} at {plural(basis['scales'], 'scale')} up to"
         own = f"{own} {plural(basis['largest_ranks'], 'rank')}"
@@ -145,6 +154,13 @@ def _basis(basis: Answer) -> str:
         own = "no run with these parameters"
     others = basis["pooled_from"]
     pooled = f" and {plural(others, 'other problem')} of the application" if others else ""
-    shares = [(weight, law) for law, weight in basis["model"].items() if weight >= 0.005]
-    model = ", ".join(law if len(shares) == 1 else f"{share(weight)} {law}" for weight, law in shares)
-    return f"This rests on {own}{pooled}. Model: {model}."
+    return f"This rests on {own}{pooled}.{_trend(basis['model'])}"
+
+
+def _trend(model: Mapping[str, float]) -> str:
+    """What the kinds of curves mean for the time on more ranks, the likeliest first; nothing of curves over sizes."""
+    shares = {text: sum(model.get(kind, 0.0) for kind in kinds) for text, kinds in TRENDS.items()}
+    if sum(shares.values()) < 1 / 2:
+        return ""
+    ordered = sorted(((weight, text) for text, weight in shares.items() if weight >= MIN_SHARE), reverse=True)
+    return f" On more ranks the time {' or '.join(f'{text} ({round(100 * weight)} %)' for weight, text in ordered)}."

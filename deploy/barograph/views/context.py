@@ -46,10 +46,6 @@ class ViewContext:
         """The rows of all collectors. Raises LogUnavailable and ReadRefused."""
         return self._noted(self.log.query(asked, max_age, name))
 
-    def learned(self, query: str, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
-        """The rows of a query of what is about no job. Raises as `rows` does."""
-        return self._noted(self.log.first(query, max_age, name))
-
     def of_job(self, job: str, query: str, max_age: float = MAX_AGE, name: str = "") -> list[Row]:
         """The rows of a query about one job. Raises as `rows` does."""
         return self._noted(self.log.of_job(job, query, max_age, name))

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from barograph.views.advice import known_params
 from barograph.views.log import limits, rows_of
-from barograph.views.queries import newest
 from barograph.views.words import enumerated, listed, percent, period, plural, seconds
 from barograph_agent.deliver import keys
+from barograph_agent.reduce import intervals
 from barograph_agent.settings import places
-from barograph_agent.system.network import is_listening
+from barograph_agent.system.listening import is_listening
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 
 ANSWER_SECONDS: Final = 2.0
@@ -78,7 +78,7 @@ def _times(ratios: Sequence[float]) -> str:
 def site_names(collectors: str, class_ids: Collection[int]) -> Mapping[int, str]:
     """The innermost frames before and at the end of each class, with the operation.
 
-    Without those that no log has and of collectors that do not answer, since a class has its id as well.
+    A class has an id as well: there is no name where no collector answers with call paths that it is the digest of.
     """
     names: dict[int, str] = {}
     for endpoint in places.endpoints(collectors):
@@ -87,18 +87,19 @@ def site_names(collectors: str, class_ids: Collection[int]) -> Mapping[int, str]
 
 
 def _names_at(endpoint: str, class_ids: Iterable[int]) -> Mapping[int, str]:
-    ids = ", ".join(f"{class_id:d}" for class_id in class_ids)
+    ids = ", ".join(map(str, class_ids))
     if not ids or not is_listening(endpoint):
         return {}
-    query = f'SELECT class_id, "before", "at", operation FROM sites WHERE class_id IN ({ids}) {newest("class_id")}'
+    query = f"SELECT DISTINCT class_id, from_site, to_site, operation FROM sites WHERE class_id IN ({ids})"
     try:
         with LogReader(endpoint, ANSWER_SECONDS, keys.from_environment(os.environ)) as reader:
             rows = rows_of(reader.query(query, seconds=ANSWER_SECONDS))
     except (LogUnavailable, ReadRefused, keys.KeyFileError):
         return {}
     return {
-        int(row["class_id"]): f"{_innermost(row['before'])} to {_innermost(row['at'])} ({row['operation']})"
+        int(row["class_id"]): f"{_innermost(row['from_site'])} to {_innermost(row['to_site'])} ({row['operation']})"
         for row in rows
+        if row["class_id"] == intervals.class_id(row["from_site"], row["to_site"])
     }
 
 

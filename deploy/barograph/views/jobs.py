@@ -61,7 +61,7 @@ class JobQuery:
             first, last = "SELECT * FROM met", cut(f"judged WHERE displayed = {literal(self.state)}")
         text = f"""
 WITH met AS (
-    SELECT j.job, j.workload, j.cluster, j.app, j.user, j.ranks, j.started_at, j."offset" AS "number",
+    SELECT j.job, j.workload, j.cluster, j.app, j.user, j.ranks, j.started_at, j.log_offset AS "number",
         r.ended_at, r.runtime_seconds, r.exit_status, coalesce(r.imported, 0) AS imported
     FROM jobs j LEFT JOIN runs r USING (job) WHERE {self._facts(now)}
 ),
@@ -120,7 +120,7 @@ def order_of(row: Row) -> tuple[int, float, float, int]:
 
 def names(column: str) -> JointQuery:
     """The newest different values of a column of `jobs`, as `name`."""
-    text = f'SELECT "{column}" AS name FROM jobs GROUP BY name ORDER BY max("offset") DESC LIMIT {NAMES}'
+    text = f'SELECT "{column}" AS name FROM jobs GROUP BY name ORDER BY max(log_offset) DESC LIMIT {NAMES}'
     return JointQuery(text, joined(lambda row: row["name"]))
 
 

@@ -6,8 +6,10 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow as pa
@@ -24,7 +26,10 @@ CACHE_SIZE: Final = 128
 """Results in the cache; the least recently used are evicted."""
 RETRY_SECONDS: Final = 3.0
 """Seconds between attempts to reach a collector that does not answer."""
-
+SEARCH: Final = threading.Lock()
+"""Held by a search, which reads much of the log: searches wait for each other, pages for none."""
+READERS: Final = 3
+"""Connections to a collector. A query that takes long occupies one."""
 PROBE_SECONDS: Final = 10.0
 """Seconds between questions whether the collector takes rows."""
 ELAPSED_SECONDS: Final = 5.0
@@ -41,8 +46,8 @@ class QueryLimits(NamedTuple):
     answer_seconds: float
 
 
-INTERACTIVE: Final = QueryLimits(20_000, 10.0, 2.0)
-"""For pages."""
+INTERACTIVE: Final = QueryLimits(20_000, 10.0, 5.0)
+"""For pages: a collector that is busy answers a read within seconds."""
 BATCH: Final = QueryLimits(wire.MAX_SQL_ROWS, wire.MAX_SQL_SECONDS, 20.0)
 """For files."""
 
@@ -61,7 +66,7 @@ class CachedResult:
 
 
 class LogView:
-    """Queries a collector and caches the results. Thread-safe; one query runs at a time.
+    """Queries a collector and caches the results. Thread-safe; READERS queries run at a time, each of them once.
 
     clock: Unix seconds. `unavailable_since`: when the collector first failed to answer, None while it answers.
     """
@@ -79,10 +84,14 @@ class LogView:
         self.clock = clock
         self._limits = limits
         self._retry_seconds = retry_seconds
-        self._error: LogUnavailable | ReadRefused | None = None
-        self._reader = LogReader(endpoint, limits.answer_seconds, key)
+        self._unavailable = LogUnavailable()
+        self._readers: SimpleQueue[LogReader] = SimpleQueue()
+        for _ in range(READERS):
+            self._readers.put(LogReader(endpoint, limits.answer_seconds, key))
         self._lock = threading.Lock()
         self._cache: OrderedDict[str, CachedResult] = OrderedDict()
+        self._running: dict[str, Future[ReadRefused | None]] = {}
+        """Queries under way by their names in the cache; the result is the collector's refusal, if any."""
         self._answered_at = 0.0
         self._tried_at = 0.0
         self.intake_trouble = ""
@@ -97,46 +106,61 @@ class LogView:
         """
         name = name or query
         with self._lock:
-            cached = self._cache.get(name)
-            now = self.clock()
+            cached, now = self._cache.get(name), self.clock()
             if cached is not None and now - cached.at < max_age:
                 return cached
-            if self.unavailable_since is None or now - self._tried_at >= self._retry_seconds:
+            running = self._running.get(name)
+            is_due = self.unavailable_since is None or now - self._tried_at >= self._retry_seconds
+            if is_new := running is None and is_due:
+                running = self._running[name] = Future()
                 self._tried_at = now
-                self._run(query, name)
-            cached = self._cache.get(name)
-            if cached is None:
-                assert self._error is not None
-                raise type(self._error)(str(self._error))
+        if running is not None and is_new:
+            refusal: ReadRefused | None = None
+            try:
+                refusal = self._run(query, name)
+            finally:
+                with self._lock:
+                    del self._running[name]
+                running.set_result(refusal)
+        error = (running.result() if running is not None else None) or self._unavailable
+        with self._lock:
+            if (cached := self._cache.get(name)) is None:
+                raise type(error)(str(error))
             self._cache.move_to_end(name)
             return cached
 
-    def _run(self, query: str, name: str) -> None:
-        self._error = None
+    def _run(self, query: str, name: str) -> ReadRefused | None:
+        """Put the result into the cache, once a reader is free."""
+        reader = self._readers.get()
         try:
             if self.unavailable_since is not None or self.clock() - self._answered_at > RETRY_SECONDS:
                 # Queries may queue for seconds. A read does not: it shows at once whether a collector answers.
-                self._reader.read("events", -1, 1)
+                reader.read("events", -1, 1)
             if self.clock() - self._probed_at > PROBE_SECONDS:
-                self.intake_trouble, self._probed_at = self._reader.intake_trouble(), self.clock()
-            result = self._reader.query(query, self._limits.rows, self._limits.query_seconds)
+                self._probed_at = self.clock()
+                self.intake_trouble = reader.intake_trouble()
+            result = reader.query(query, self._limits.rows, self._limits.query_seconds)
         except LogUnavailable as error:
             self.unavailable_since = self.unavailable_since or self.clock()
-            self._error = error
-            return
+            self._unavailable = error
+            return None
         except ReadRefused as error:
             # The collector answers, but not this query: it may have taken too long.
-            self._error = error
-        self._answered_at = self.clock()
-        self.unavailable_since = None
-        if self._error is None:
+            self._answered_at, self.unavailable_since = self.clock(), None
+            return error
+        finally:
+            self._readers.put(reader)
+        self._answered_at, self.unavailable_since = self.clock(), None
+        with self._lock:
             self._cache[name] = CachedResult(rows_of(result), self._answered_at, result.more, result.note)
             if len(self._cache) > CACHE_SIZE:
                 self._cache.popitem(last=False)
+        return None
 
     def close(self) -> None:
-        """Close the connection."""
-        self._reader.close()
+        """Close the connections, once the queries under way have ended."""
+        for _ in range(READERS):
+            self._readers.get().close()
 
 
 @contextmanager

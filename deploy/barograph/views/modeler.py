@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from barograph.options import http_address
+from barograph.options import http_addresses
 from barograph.views.refusal import NoResult
 from barograph_agent.settings import places
 from barograph_agent.system.clock import CLOCK
@@ -24,6 +25,8 @@ from barograph_collector.daemon.service import Exit
 PORT_OFFSET: Final = 2
 """The modeler's port minus the collector's, as `barograph up` assigns them."""
 DEFAULT_MODELER: Final = "http://127.0.0.1:7452"
+DIRECT: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens addresses of the service, which no proxy that the environment names can reach."""
 ANSWER_SECONDS: Final = 10.0
 ANSWER_BYTES: Final = 4 * 2**20
 LEARNING_SECONDS: Final = 30.0
@@ -44,24 +47,23 @@ class ModelerUnavailable(NoResult):
 
 
 class ModelerClient:
-    """A client that knows since when the modeler does not answer, None while it does.
+    """A client of the modelers of all shards that knows since when one of them does not answer, None while all do.
 
-    clock: Unix seconds. command: the command that waits while an application is being learned; empty if nobody does.
+    urls: their addresses. clock: Unix seconds. command: the command that waits while an application is being learned;
+    empty if nobody does.
     """
 
-    def __init__(self, url: str, clock: Callable[[], float], command: str = "") -> None:
-        self.url = url
+    def __init__(self, urls: Sequence[str], clock: Callable[[], float], command: str = "") -> None:
+        self.urls = urls
         self._command = command
         self.unavailable_since: float | None = None
         self._clock = clock
 
     def predict(self, fields: Mapping[str, Any], credentials: Mapping[str, str]) -> dict[str, Any]:
-        """The answer of `ask`. credentials: headers that authenticate the viewer. Raises NoResult."""
+        """The answer of `ask_each`. credentials: headers that authenticate the viewer. Raises NoResult."""
         since = None
         try:
-            if self._command:
-                return ask_patiently(self.url, fields, credentials, self._command)
-            return ask(self.url, fields, credentials)
+            return ask_each(self.urls, fields, credentials, self._command)
         except ModelerUnavailable:
             since = self.unavailable_since or self._clock()
             raise
@@ -80,7 +82,7 @@ def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | No
     url = f"{modeler.rstrip('/')}/predict?{urlencode(fields)}"
     request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as reply:
+        with DIRECT.open(request, timeout=ANSWER_SECONDS) as reply:
             body = reply.read(ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         raise _refusal(modeler, error) from None
@@ -97,6 +99,25 @@ def ask(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str] | No
     if not isinstance(answer, dict):
         raise ModelerUnavailable(f"{modeler} does not answer with a prediction, expected a modeler")
     return answer
+
+
+def ask_each(
+    modelers: Sequence[str], fields: Mapping[str, Any], headers: Mapping[str, str], command: str
+) -> dict[str, Any]:
+    """The answer that rests on most runs of those of several modelers. Raises NoResult where none has one.
+
+    command: as of `ModelerClient`.
+    """
+    answers: list[dict[str, Any]] = []
+    errors: list[NoResult] = []
+    for url in modelers:
+        try:
+            answers.append(ask_patiently(url, fields, headers, command) if command else ask(url, fields, headers))
+        except NoResult as error:
+            errors.append(error)
+    if not answers:
+        raise next((error for error in errors if isinstance(error, ModelerUnavailable | Learning)), errors[0])
+    return max(answers, key=lambda answer: (answer.get("refusal") is None, answer.get("runs") or 0))
 
 
 def ask_patiently(modeler: str, fields: Mapping[str, Any], headers: Mapping[str, str], command: str) -> dict[str, Any]:
@@ -131,31 +152,29 @@ def _refusal(modeler: str, error: urllib.error.HTTPError) -> NoResult:
 
 def scrape(url: str, seconds: float, most_bytes: int) -> list[Sample]:
     """The samples that a metrics endpoint exposes. Raises OSError, http.client.HTTPException and ValueError."""
-    with urllib.request.urlopen(url, timeout=seconds) as reply:
+    with DIRECT.open(url, timeout=seconds) as reply:
         text = reply.read(most_bytes).decode()
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
-def add_modeler_option(parser: argparse.ArgumentParser, collector: str) -> None:
-    """Add the option that names the modeler, by default that of a collector."""
+def add_modeler_option(parser: argparse.ArgumentParser, collectors: str) -> None:
+    """Add the option that names the modelers, by default those of the collectors."""
     parser.add_argument(
         "--modeler",
-        type=http_address,
-        default=default_modeler(collector),
-        metavar="URL",
-        help="the modeler's address (default: two ports above the collector's, %(default)s)",
+        type=http_addresses,
+        default=",".join(modelers_of(collectors)),
+        metavar="URL[,...]",
+        help="the modeler's address, that of each shard (default: two ports above the collector's, %(default)s)",
     )
 
 
-def default_modeler(collector: str) -> str:
-    """The modeler's address derived from the collector's, the first of several: two ports above, as `barograph up` has
-    it.
+def modelers_of(collectors: str, given: str | None = None) -> list[str]:
+    """The given addresses of modelers, else those two ports above their collectors, as `barograph up` has them.
 
-    >>> default_modeler("tcp://127.0.0.1:7450")
-    'http://127.0.0.1:7452'
+    >>> modelers_of("tcp://127.0.0.1:7450,tcp://log2:7450")
+    ['http://127.0.0.1:7452', 'http://log2:7452']
     """
-    scheme, _, rest = places.endpoints(collector)[0].partition("://")
-    host, _, port = rest.rpartition(":")
-    if scheme != "tcp" or not host or not port.isdecimal():
-        return DEFAULT_MODELER
-    return f"http://{host}:{int(port) + PORT_OFFSET}"
+    if given:
+        return given.split(",")
+    found = (re.fullmatch(r"tcp://(.+):(\d+)", collector) for collector in places.endpoints(collectors))
+    return [f"http://{one[1]}:{int(one[2]) + PORT_OFFSET}" if one else DEFAULT_MODELER for one in found]

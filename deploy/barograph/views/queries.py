@@ -1,6 +1,6 @@
 """SQL of the views. Every string from a request, a command line or the log is quoted by `literal`.
 
-A joint query is for all collectors. Text is for one: for that of a job, where it is about a job, else for the first.
+A joint query is for all collectors. Text is for that of a job.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ALARMED: Final = f"state IN ({', '.join(map(literal, ALARMS))})"
 
 def newest(*key: str) -> str:
     """The clause that keeps the last written row of each key."""
-    return f'QUALIFY row_number() OVER (PARTITION BY {", ".join(key)} ORDER BY "offset" DESC) = 1'
+    return f"QUALIFY row_number() OVER (PARTITION BY {', '.join(key)} ORDER BY log_offset DESC) = 1"
 
 
 def newest_first(name: str) -> Order:
@@ -77,7 +77,7 @@ WITH open AS (
     SELECT * FROM jobs ANTI JOIN runs USING (job)
     WHERE cluster <> 'canary' AND started_at > {now - OPEN_DAYS * _DAY:.0f}
 ),
-recent AS (SELECT * EXCLUDE (workload) FROM scores WHERE "at" > {now - OPEN_DAYS * _DAY:.0f}),
+recent AS (SELECT * EXCLUDE (workload) FROM scores WHERE time > {now - OPEN_DAYS * _DAY:.0f}),
 verdict AS (SELECT * FROM recent SEMI JOIN open USING (job) {newest("job")})
 SELECT o.job, o.workload, o.cluster, o.app, o.user, o.ranks, o.started_at,
     v.state, v.score, v.slowdown, v.onset_at, v.sentence, count(*) OVER (PARTITION BY o.user) AS of_user,
@@ -122,16 +122,16 @@ FROM selected GROUP BY job, step ORDER BY job, step"""
 def job(name: str) -> str:
     """One job with its latest score, its end and the last prediction of its runtime."""
 
-    def latest(table: str) -> str:
-        return f'(SELECT * FROM {table} WHERE job = {literal(name)} ORDER BY "offset" DESC LIMIT 1)'
+    def latest(table: str, order: str = "DESC") -> str:
+        return f"(SELECT * FROM {table} WHERE job = {literal(name)} ORDER BY log_offset {order} LIMIT 1)"
 
     return f"""
-SELECT j.job, j.workload, j.cluster, j.app, j.user, j.params, j.ranks, j.nodes, j.started_at,
-    s.state, s.score, s.slowdown, s.onset_at, s.alarmed_at, s.recovered_at, s.members, s.sentence,
-    r.ended_at, r.runtime_seconds, r.exit_status, r.intervals, r.dropped,
+SELECT j.job, coalesce(a.workload, s.workload, j.workload) AS workload, j.cluster, j.app, j.user, j.params, j.ranks,
+    j.nodes, j.started_at, s.state, s.score, s.slowdown, s.onset_at, s.alarmed_at, s.recovered_at, s.members,
+    s.sentence, r.ended_at, r.runtime_seconds, r.exit_status, r.intervals, r.dropped,
     p.lower_seconds, p.expected_seconds, p.upper_seconds, p.runs, p.model AS predicted_by, p.method
-FROM {latest("jobs")} j LEFT JOIN {latest("scores")} s ON true LEFT JOIN {latest("runs")} r ON true
-    LEFT JOIN {latest("predictions")} p ON true"""
+FROM {latest("jobs", "ASC")} j LEFT JOIN {latest("scores")} s ON true LEFT JOIN {latest("runs")} r ON true
+    LEFT JOIN {latest("predictions")} p ON true LEFT JOIN {latest("assignments")} a ON true"""
 
 
 def during(job_row: Row) -> str:
@@ -149,12 +149,12 @@ def classes(blocks: str, most: int) -> str:
     return f"""
 WITH spent AS (
     SELECT class_id, count(*) AS "rows", sum("count")::BIGINT AS intervals, sum(sum_seconds) AS seconds,
-        max(ended_at) AS reported_at, sum(sum_seconds) / sum(sum(sum_seconds)) OVER () AS share
+        max(job) AS job, max(ended_at) AS reported_at, sum(sum_seconds) / sum(sum(sum_seconds)) OVER () AS share
     FROM blocks WHERE {blocks} GROUP BY class_id ORDER BY seconds DESC LIMIT {most}
 ),
-place AS (SELECT * FROM sites SEMI JOIN spent USING (class_id) {newest("class_id")})
-SELECT class_id::VARCHAR AS class_id, "rows", intervals, seconds, reported_at, share, "before", "at", operation
-FROM spent LEFT JOIN place USING (class_id) ORDER BY seconds DESC"""
+place AS (SELECT * FROM sites SEMI JOIN spent USING (job, class_id) {newest("class_id")})
+SELECT class_id::VARCHAR AS class_id, "rows", intervals, seconds, reported_at, share, from_site, to_site, operation
+FROM spent LEFT JOIN place USING (job, class_id) ORDER BY seconds DESC"""
 
 
 def trace(of_job: str, class_id: int, lower: float, upper: float) -> str:
@@ -169,7 +169,7 @@ WITH selected AS (
         min(t) OVER () AS first, max(t) OVER () AS last
     FROM blocks WHERE {of_job} AND class_id = {class_id:d}
 )
-SELECT max(t) AS "at", sum(n)::BIGINT AS intervals, min(least) AS least, sum(s) / sum(n) AS mean,
+SELECT max(t) AS ended_at, sum(n)::BIGINT AS intervals, min(least) AS least, sum(s) / sum(n) AS mean,
     max(longest) AS longest, count(*) FILTER (n = 1) AS single,
     count(*) FILTER (n = 1 AND (s < {lower!r} OR s > {upper!r})) AS outside
 FROM selected GROUP BY least(floor({POINTS} * (t - first) / nullif(last - first, 0)), {POINTS - 1}) ORDER BY 1"""
@@ -186,14 +186,16 @@ SELECT ended_at, seconds FROM numbered
 QUALIFY number % {step} = 0 OR seconds = max(seconds) OVER (PARTITION BY number // {step}) ORDER BY ended_at"""
 
 
-def band(workload: str, class_id: int, before: float | None) -> str:
-    """The last fitted band of a class. before: Unix seconds; later bands may contain the job itself."""
-    until = "" if before is None else f"AND fitted_at < {before:.3f}"
+def band(workload: str, class_id: int, before: float) -> str:
+    """The last band of a class that was fitted before a time (Unix seconds), else the first one after it.
+
+    Later bands may contain the job that is asked about; after a log was read again there are only such.
+    """
     return f"""
 SELECT method, samples, runs, lower_seconds, expected_seconds, upper_seconds FROM bands
 WHERE workload = {literal(workload)} AND class_id = {class_id:d} AND kind = 'interval'
-    AND method NOT IN ('gev', 'bootstrap') {until}
-ORDER BY "offset" DESC LIMIT 1"""
+    AND method NOT IN ('gev', 'bootstrap')
+ORDER BY fitted_at >= {before:.3f}, CASE WHEN fitted_at < {before:.3f} THEN -log_offset ELSE log_offset END LIMIT 1"""
 
 
 def node_times(of_job: str, onset_at: float) -> str:
@@ -263,28 +265,30 @@ FROM selected GROUP BY host ORDER BY late_share DESC NULLS LAST, host"""
 
 
 def alarms(now: float) -> JointQuery:
-    """The last row of each alarm, of running jobs first, then the newest: of each user in turn."""
+    """The last row of each alarm that was not taken back, of running jobs first, then the newest, by user in turn."""
     text = f"""
-WITH alarm AS (
-    SELECT * FROM scores WHERE {ALARMED} AND "at" > {now - PAST_DAYS * _DAY:.0f} {newest("job", "alarmed_at")}
+WITH recent AS (SELECT * FROM scores WHERE time > {now - PAST_DAYS * _DAY:.0f}),
+latest AS (SELECT job, final, alarmed_at AS last_at FROM (FROM recent {newest("job")}) WHERE {ALARMED}),
+alarm AS (
+    FROM recent SEMI JOIN latest ON recent.job = latest.job AND (latest.final = 1 OR alarmed_at <= last_at)
+    WHERE {ALARMED} {newest("job", "alarmed_at")}
 )
 SELECT s.job, j.app, j.user, j.ranks, s.state, s.score, s.alarmed_at, s.recovered_at, s.sentence, r.ended_at,
     row_number() OVER (PARTITION BY j.user ORDER BY r.ended_at IS NULL DESC, s.alarmed_at DESC) AS place
 FROM alarm s JOIN jobs j USING (job) LEFT JOIN runs r USING (job)
 WHERE j.cluster <> 'canary' ORDER BY place, s.alarmed_at DESC LIMIT {MAX_ALARMS}"""
     raised = newest_first("alarmed_at")
-    return JointQuery(
-        text,
-        fairly(lambda row: (row["ended_at"] is not None, raised(row)), MAX_ALARMS, MAX_ALARMS, by_place=True),
-    )
+    order = fairly(lambda row: (row["ended_at"] is not None, raised(row)), MAX_ALARMS, MAX_ALARMS, by_place=True)
+    return JointQuery(text, order)
 
 
-def suspects(count: int) -> str:
-    """The newest row of each node that delays its jobs, those with most evidence first."""
-    return f"""
+def suspects(count: int) -> JointQuery:
+    """The newest row of each node that delays its jobs, those with most evidence first; of shards, one of each."""
+    text = f"""
 WITH newest AS (SELECT * FROM suspects {newest("host")})
-SELECT host, jobs, blamed, score, excess, suspected, "check", "at" FROM newest WHERE score >= 0.5
+SELECT host, jobs, blamed, score, excess, suspected, advice, time FROM newest WHERE score >= 0.5
 ORDER BY suspected DESC, score DESC LIMIT {count}"""
+    return JointQuery(text, joined(lambda row: (-row["suspected"], -row["score"]), count))
 
 
 def applications(user: str | None, part: str = "") -> JointQuery:
@@ -322,14 +326,15 @@ GROUP BY j.params ORDER BY runs DESC, most DESC LIMIT {MAX_PROBLEMS}"""
     return JointQuery(text, grouped(("params",), fold, lambda row: (-row["runs"], -row["most"]), MAX_PROBLEMS))
 
 
-def runtime_changes(workload: str, *, every_group: bool = False) -> str:
+def runtime_changes(workload: str, *, every_group: bool = False) -> JointQuery:
     """What was stated of changes of a workload, or of all works of a family or an application, the newest first.
 
     workload: its name, or with `every_group` what the names begin with.
     """
     condition = f"starts_with(source, {literal(workload)})" if every_group else f"source = {literal(workload)}"
-    return f"""
-SELECT source, detail, "at" FROM events WHERE kind = 'runtime-changed' AND {condition} ORDER BY "at" DESC LIMIT 8"""
+    text = f"""
+SELECT source, detail, time FROM events WHERE kind = 'runtime-changed' AND {condition} ORDER BY time DESC LIMIT 8"""
+    return JointQuery(text, joined(newest_first("time"), 8))
 
 
 def scales(cluster: str, app: str, params: str, user: str | None) -> JointQuery:
@@ -356,16 +361,16 @@ ORDER BY j.ranks, j.nodes, median(r.runtime_seconds), j.workload LIMIT {MAX_SCAL
 def outcomes(cluster: str, app: str, user: str | None) -> JointQuery:
     """Outcomes of the predictions for an application, the newest first."""
     text = f"""
-SELECT o.job, o.result, o.expected_seconds, o.actual_seconds, o.relative_error, j.ranks, o."at"
+SELECT o.job, o.result, o.expected_seconds, o.actual_seconds, o.relative_error, j.ranks, o.time
 FROM outcomes o JOIN jobs j USING (job)
-WHERE o.application = {literal(f"{cluster}/{app}")} {_run_by(user)} ORDER BY o."offset" DESC LIMIT {MAX_OUTCOMES}"""
-    return JointQuery(text, joined(newest_first("at"), MAX_OUTCOMES))
+WHERE o.application = {literal(f"{cluster}/{app}")} {_run_by(user)} ORDER BY o.log_offset DESC LIMIT {MAX_OUTCOMES}"""
+    return JointQuery(text, joined(newest_first("time"), MAX_OUTCOMES))
 
 
 def events() -> JointQuery:
     """The newest events of the pipeline."""
-    text = f'SELECT source, kind, "rows", detail, "at" FROM events ORDER BY "offset" DESC LIMIT {MAX_EVENTS}'
-    return JointQuery(text, joined(newest_first("at"), MAX_EVENTS))
+    text = f'SELECT source, kind, "rows", detail, time FROM events ORDER BY log_offset DESC LIMIT {MAX_EVENTS}'
+    return JointQuery(text, joined(newest_first("time"), MAX_EVENTS))
 
 
 def ended_runs(app: str, cluster: str | None, since: float) -> JointQuery:
@@ -420,10 +425,9 @@ FROM predictions JOIN outcomes USING (job, method) WHERE job IN ({self.jobs}) OR
         return JointQuery(text, joined(lambda row: (row["made_at"], row["job"])))
 
     def alarms(self) -> JointQuery:
-        """The last row of each job that has alarmed, the newest alarm first."""
-        text = f"""
-SELECT * FROM scores WHERE job IN ({self.jobs}) AND {ALARMED} AND {_while_it_ran(self.since)}
-{newest("job")} ORDER BY alarmed_at DESC"""
+        """The last row of each job with an alarm, the newest alarm first."""
+        rows = f"FROM scores WHERE job IN ({self.jobs}) AND {_while_it_ran(self.since)} {newest('job')}"
+        text = f"FROM ({rows}) WHERE {ALARMED} ORDER BY alarmed_at DESC"
         return JointQuery(text, joined(newest_first("alarmed_at")))
 
     def classes(self) -> JointQuery:
@@ -464,7 +468,7 @@ WHERE drawn % step::UBIGINT = 0 ORDER BY drawn"""
         return JointQuery(text, joined(lambda row: row["drawn"]))
 
     def _singles(self, class_ids: Iterable[int]) -> str:
-        of_classes = f'"count" = 1 AND class_id IN ({_numbers(class_ids)}) AND {self._blocks}'
+        of_classes = f'"count" = 1 AND class_id IN ({", ".join(map(str, class_ids))}) AND {self._blocks}'
         return f"FROM (SELECT * FROM blocks WHERE {of_classes}) JOIN {grouped_jobs(self.subject)} jobs USING (job)"
 
     @property
@@ -477,29 +481,22 @@ WHERE drawn % step::UBIGINT = 0 ORDER BY drawn"""
         return f"job IN ({self.healthy}) AND ended_at >= {begun:.0f}{ended}"
 
 
-def bands(workloads: Iterable[str]) -> str:
-    """The newest band of each class and method of these workloads."""
-    return f"""
-SELECT * FROM bands WHERE workload IN ({_texts(workloads)}) {newest("workload", "class_id", "method")}"""
-
-
-def shapes(class_ids: Iterable[int], workloads: Iterable[str]) -> str:
-    """The fitted shapes of classes of these workloads, the oldest first."""
-    return f"""
-SELECT class_id, workload, fitted_at, shape FROM bands
-WHERE kind = 'interval' AND isfinite(shape) AND class_id IN ({_numbers(class_ids)})
-    AND workload IN ({_texts(workloads)})
-ORDER BY fitted_at"""
+def bands(workloads: Iterable[str], condition: str = "true") -> JointQuery:
+    """The newest band of each class and method of these workloads, by samples: shards may share a workload."""
+    text = f"""
+SELECT * FROM bands WHERE workload IN ({_texts(workloads)}) AND {condition}
+{newest("workload", "class_id", "method")}"""
+    return JointQuery(text, joined(lambda row: row["samples"]))
 
 
 def _alarmed(since: float) -> str:
-    """A SELECT of the names of the jobs that have alarmed, with those that ended since a time (Unix seconds)."""
-    return f"SELECT job FROM scores WHERE {ALARMED} AND {_while_it_ran(since)}"
+    """A SELECT of the names of the jobs with an alarm, with those that ended since a time (Unix seconds)."""
+    return f"SELECT job FROM (FROM scores WHERE {_while_it_ran(since)} {newest('job')}) WHERE {ALARMED}"
 
 
 def _while_it_ran(since: float) -> str:
     """The condition for scores of a job that ended since a time: none runs longer than OPEN_DAYS."""
-    return f'"at" >= {since - OPEN_DAYS * _DAY:.0f}'
+    return f"time >= {since - OPEN_DAYS * _DAY:.0f}"
 
 
 def _ended(since: float) -> str:
@@ -508,10 +505,6 @@ def _ended(since: float) -> str:
 
 def _texts(values: Iterable[str]) -> str:
     return ", ".join(map(literal, sorted(values))) or "''"
-
-
-def _numbers(values: Iterable[int]) -> str:
-    return ", ".join(f"{value:d}" for value in values)
 
 
 def _run_by(user: str | None) -> str:

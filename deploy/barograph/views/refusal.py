@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from barograph.cli import CommandError
-from barograph.views.log import PatientReader, Row, rows_of
+from barograph.views.log import PatientReader
 from barograph_agent.deliver import keys
 from barograph_agent.settings import places
-from barograph_agent.system.network import is_listening
+from barograph_agent.system.listening import is_listening
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import Exit
 
@@ -54,10 +54,9 @@ def opened(endpoint: str, seconds: float, read_refused: Exit = Exit.DATA) -> Ite
 
 
 class OpenedLogs(NamedTuple):
-    """Readers of the logs of several collectors. first: that of the first one, if it answers. away: who does not."""
+    """Readers of the logs of several shards. away: the collectors that do not answer."""
 
     readers: Sequence[LogReader]
-    first: LogReader | None
     away: Sequence[str]
 
     @property
@@ -65,16 +64,12 @@ class OpenedLogs(NamedTuple):
         """The exit status of a command that has shown what they have."""
         return Exit.UNAVAILABLE if self.away else Exit.OK
 
-    def learned(self, query: str, limit: int) -> list[Row]:
-        """The rows of a query of what is about no job; none where the first collector does not answer."""
-        return rows_of(self.first.query(query, limit)) if self.first is not None else []
-
 
 @contextmanager
 def opened_each(collectors: str, seconds: float, read_refused: Exit = Exit.DATA) -> Iterator[OpenedLogs]:
     """The logs of a list of collectors that answer, the others named on standard error. Raises NoResult.
 
-    Each answer of a reader is of the jobs of its collector; what is about no job, the first collector has.
+    Each answer of a reader is of the jobs of its shard.
     """
     addresses = places.endpoints(collectors)
     with ExitStack() as stack:
@@ -90,14 +85,7 @@ def opened_each(collectors: str, seconds: float, read_refused: Exit = Exit.DATA)
                 away.append(endpoint)
         if not readers:
             raise NoResult(f"none of the collectors {collectors} answers", Exit.UNAVAILABLE)
-        yield OpenedLogs(readers, readers[0] if addresses[0] not in away else None, away)
-
-
-@contextmanager
-def opened_all(collectors: str, seconds: float) -> Iterator[list[LogReader]]:
-    """Readers of the logs of a list of collectors. Raises NoResult where one does not answer."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(opened(endpoint, seconds)) for endpoint in places.endpoints(collectors)]
+        yield OpenedLogs(readers, away)
 
 
 def announced(endpoint: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from barograph.views.log import Row
 from barograph.views.words import finite
 
-ALARMS: Final = ("slow", "stalled", "fast")
+ALARMS: Final = ("slow", "stalled")
 
 
 class DisplayState(NamedTuple):
@@ -21,14 +21,13 @@ class DisplayState(NamedTuple):
 
 STALLED: Final = DisplayState("stalled", "stalled", 0)
 SLOW: Final = DisplayState("slow", "slow", 1)
-FAST: Final = DisplayState("fast", "fast", 2)
-RECOVERED: Final = DisplayState("recovered", "recovered", 3)
-INCONCLUSIVE: Final = DisplayState("inconclusive", "inconclusive", 4)
-HEALTHY: Final = DisplayState("healthy", "healthy", 5)
-UNKNOWN: Final = DisplayState("unknown", "not judged", 6)
-SILENT: Final = DisplayState("silent", "silent", 7)
-LEGEND: Final = (STALLED, SLOW, FAST, RECOVERED, INCONCLUSIVE, HEALTHY, UNKNOWN, SILENT)
-_BY_STATE: Final = {state.name: state for state in (STALLED, SLOW, FAST, INCONCLUSIVE, HEALTHY)}
+RECOVERED: Final = DisplayState("recovered", "recovered", 2)
+INCONCLUSIVE: Final = DisplayState("inconclusive", "inconclusive", 3)
+HEALTHY: Final = DisplayState("healthy", "healthy", 4)
+UNKNOWN: Final = DisplayState("unknown", "not judged", 5)
+SILENT: Final = DisplayState("silent", "silent", 6)
+LEGEND: Final = (STALLED, SLOW, RECOVERED, INCONCLUSIVE, HEALTHY, UNKNOWN, SILENT)
+_BY_STATE: Final = {state.name: state for state in (STALLED, SLOW, INCONCLUSIVE, HEALTHY)}
 KNOWN: Final = tuple(_BY_STATE)
 _SCORE: Final = re.compile(r"\(score ([0-9]+(?:\.[0-9]+)?)[,)]")
 
@@ -55,7 +54,9 @@ def shown(row: Row, silent: bool = False) -> Row:
     score, slowdown = row["score"], row["slowdown"]
     if found := _SCORE.search(row["sentence"] or ""):
         score = float(found[1])
-    if state is UNKNOWN and row.get("exit_status") and not row.get("imported"):
+    if row.get("imported"):
+        row = row | {"sentence": "unknown: imported from other records, not watched"}
+    elif state is UNKNOWN and row.get("exit_status"):
         row = row | {"sentence": f"unknown: it failed with exit status {row['exit_status']}"}
     return row | {
         "shown": state,

@@ -14,15 +14,19 @@ from barograph_modeler.features.columns import MINIMUM_RUNS, FeatureColumns, Uni
 from barograph_modeler.features.estimators.conformal import Conformal
 from barograph_modeler.features.estimators.stack import Stack
 from barograph_modeler.features.estimators.trees import importances
-from barograph_modeler.forecasts.run import FeatureRun, Value
+from barograph_modeler.forecasts.history import Application, WorkloadPlace
+from barograph_modeler.forecasts.library import problem_runs
+from barograph_modeler.forecasts.problems import ProblemSpace
+from barograph_modeler.forecasts.run import PARAM, FeatureRun, RunFeatures, Value
 from barograph_modeler.scaling.answer import Prediction, Refusal
-from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.predictor import Predictor, fit
+from barograph_modeler.scaling.predictor import fit
 
 SCORED_SHARE: Final = 1 / 3
 """Share of the runs, the newest, on which models of the older runs are back-tested."""
 MINIMUM_SCORED: Final = 10
 TRAINING_RUNS: Final = MINIMUM_RUNS + MINIMUM_SCORED
+APPLICATION: Final = Application("", "")
+"""The name that scaling has of the application here."""
 LEAST_ANSWERED: Final = 0.5
 """Share of the scored runs that a model must predict."""
 
@@ -92,8 +96,8 @@ def learn(runs: Sequence[FeatureRun], *, seed: int = 0) -> FeatureModel:
 
 def back_test(older: Sequence[FeatureRun], newer: Sequence[FeatureRun], *, seed: int = 0) -> Backtest:
     """Errors of models of features and of scaling, fitted to the older runs, on the newer ones."""
-    model, predictor = _learned(older, Backtest(0, math.nan, math.nan), seed), _scaling(older)
-    errors = np.array([(_error_of(model, run), _scaling_error(predictor, run)) for run in newer])
+    model, predictor = _learned(older, Backtest(0, math.nan, math.nan), seed), _Scaling(older)
+    errors = np.array([(_error_of(model, run), predictor.error(run)) for run in newer])
     answered, scaled = ~np.isnan(errors[:, 0]), ~np.isnan(errors[:, 1])
     if answered.mean() < LEAST_ANSWERED:
         return Backtest(0, math.nan, math.nan)
@@ -118,23 +122,30 @@ def _learned(runs: Sequence[FeatureRun], backtest: Backtest, seed: int) -> Featu
     )
 
 
-def _scaling(runs: Sequence[FeatureRun]) -> Predictor:
-    rows: dict[str, list[tuple[float, float, float]]] = {}
-    for (_, _, problem, ranks, nodes), seconds in runs:
-        if ranks >= 1:
-            rows.setdefault(problem, []).append((ranks, seconds, nodes if 1 <= nodes <= ranks else math.nan))
-    return fit({problem: Runs.of_rows(some) for problem, some in rows.items()})
+class _Scaling:
+    """The prediction by scales and sizes that the service makes, fitted to some runs."""
+
+    def __init__(self, runs: Sequence[FeatureRun]) -> None:
+        known = [(_place(run.features), [run.runtime_seconds]) for run in runs if run.features.ranks >= 1]
+        self._space = ProblemSpace.of(APPLICATION, [(place, seconds) for place, (seconds,) in known])
+        self._predictor = fit(problem_runs(self._space, known))
+
+    def error(self, run: FeatureRun) -> float:
+        """Of the logarithm; NaN without a prediction."""
+        if run.features.ranks < 1:
+            return math.nan
+        problem = self._space.place(place := _place(run.features))
+        answer = self._predictor.predict(problem.name, place.ranks, place.known_nodes, problem.size)
+        if not isinstance(answer, Prediction):
+            return math.nan
+        return abs(math.log(answer.expected_seconds / run.runtime_seconds))
+
+
+def _place(features: RunFeatures) -> WorkloadPlace:
+    params = {name.removeprefix(PARAM): str(one) for name, one in features.values.items() if name.startswith(PARAM)}
+    return WorkloadPlace("", APPLICATION, tuple(sorted(params.items())), features.ranks, features.nodes)
 
 
 def _error_of(model: FeatureModel, run: FeatureRun) -> float:
     answer = model.predict(run.features.values)
     return math.nan if isinstance(answer, Refusal) else abs(math.log(answer.expected / run.runtime_seconds))
-
-
-def _scaling_error(predictor: Predictor, run: FeatureRun) -> float:
-    if run.features.ranks < 1:
-        return math.nan
-    answer = predictor.predict(run.features.problem, run.features.ranks)
-    if not isinstance(answer, Prediction):
-        return math.nan
-    return abs(math.log(answer.expected_seconds / run.runtime_seconds))

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import Any, Final
-
-import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.daemon.runner import Output
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace, parse_params
-from barograph_modeler.forecasts.library import PredictorLibrary, Published
+from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.predictions import JOBS, Predictions
-from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work
+from barograph_modeler.forecasts.works import WORK, WorkIndex, with_work, without_work
 from barograph_modeler.learning.pending import EndedJob
-from barograph_modeler.maxima.runtime import MINIMUM_RUNS
 from barograph_modeler.maxima.tails import AlikeTails
 from barograph_modeler.recognition.recognizer import Assigned
-from barograph_modeler.scaling.answer import Prediction, Refusal, from_runs
+from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.state import lru
 from barograph_modeler.state.stateful import Stateful
@@ -30,7 +25,6 @@ from barograph_modeler.state.stateful import Stateful
 METHOD: Final = "scaling"
 WORKLOADS: Final = 50_000
 CLUSTERS: Final = 100
-_log = logging.getLogger(__name__)
 
 
 class Forecaster(Stateful):
@@ -42,7 +36,7 @@ class Forecaster(Stateful):
 
     STATE = (
         *("history", "works", "parts", "predictions", "refused"),
-        *("_tails", "_waiting", "_places", "_jobs", "_over", "_open", "_expected"),
+        *("_tails", "_waiting", "_places", "_jobs", "_over", "_open", "_expected", "_users"),
     )
 
     def __init__(self, library: PredictorLibrary) -> None:
@@ -50,8 +44,7 @@ class Forecaster(Stateful):
         self.works = WorkIndex()
         self.parts = PartsHistory()
         self.library = library
-        # In rows of earlier versions the method is empty.
-        self.predictions = Predictions(METHOD, "")
+        self.predictions = Predictions(METHOD)
         self.refused = 0
         self._tails: OrderedDict[str, AlikeTails] = OrderedDict()
         """By cluster: probabilities that jobs had of a longer runtime, by the runs of their scale when they began."""
@@ -61,19 +54,14 @@ class Forecaster(Stateful):
         """By group."""
         self._jobs: OrderedDict[str, str] = OrderedDict()
         """The groups of jobs."""
+        self._users: OrderedDict[str, str] = OrderedDict()
+        """The users of jobs."""
         self._over: OrderedDict[str, None] = OrderedDict()
         """Jobs that have ended."""
         self._open: OrderedDict[str, str] = OrderedDict()
-        self._expected: OrderedDict[str, tuple[float, float, float]] = OrderedDict()
-        """By job: mean and spread of log seconds, and degrees of freedom, where a time limit would be proposed."""
-        self._asked: dict[str, Future[tuple[Prediction | Refusal, float]]] = {}
-        """By job: predictions that are being computed."""
+        self._expected: OrderedDict[str, tuple[float, float, float, int]] = OrderedDict()
+        """By job: mean, spread, freedom of log seconds, and number of runs, where a time limit would be proposed."""
         self._more = False
-
-    @property
-    def is_predicting(self) -> bool:
-        """Whether a prediction is being computed."""
-        return bool(self._asked)
 
     def is_learning(self, cluster: str, app: str) -> bool:
         """Whether an application, on this cluster or any if empty, has runs and no predictor yet."""
@@ -112,10 +100,12 @@ class Forecaster(Stateful):
         expected = self._expected.pop(ended.job, None)
         is_timed = ended.verdict != "failed" and 0 < ended.runtime_seconds < math.inf
         if expected is not None and place is not None and is_timed:
-            tail = Mixture.single(*expected).tail(math.log(ended.runtime_seconds))
-            self._tails_of(place.application.cluster).add(expected[1], tail)
+            *distribution, runs = expected
+            tail = Mixture.single(*distribution).tail(math.log(ended.runtime_seconds))
+            self._tails_of(place.application.cluster).add(expected[1], tail, ended.runtime_seconds, runs)
         if place is not None and healthy:
             self.history.learn(place, ended.runtime_seconds)
+            self.library.learn(place, self.history.seconds(place))
             self.library.mark_changed([place.application])
 
     def tails(self, cluster: str) -> AlikeTails:
@@ -140,18 +130,13 @@ class Forecaster(Stateful):
         self.library.start_fits(self.history, self.parts)
         self.library.publish_fitted(self.history)
         outputs = self.predictions.take_outcomes()
-        for job in self._asked.keys() - self._open.keys():
-            del self._asked[job]  # it has ended
         for job, workload in list(self._open.items()):
             place = self._places.get(workload)
-            if job not in self._asked and place is not None and self.library.is_behind(place.application):
+            if place is not None and self.library.is_behind(place.application):
                 continue
-            known = None if place is None else self.library.published.get(place.application)
-            if place is None or known is None:
-                del self._open[job]
-            elif (answer := self._answer(job, place, known)) is not None:
-                del self._open[job]
-                outputs += self._predict(job, place, answer, now)
+            del self._open[job]
+            if place is not None and (known := self.library.published.get(place.application)) is not None:
+                outputs += self._predict(job, place, known.of_run(place), now)
         return outputs
 
     def assign(self, assigned: Assigned) -> None:
@@ -160,10 +145,10 @@ class Forecaster(Stateful):
         place = self._waiting.pop(job, None) or self.place_of(job)
         if place is None:
             return
-        label = self.works.label(place.application, assigned.asked)
+        plain = label = self.works.label(place.application, assigned.asked)
         if assigned.by_traffic:
             label = f"{label}.{group.rpartition('+')[2]}".lstrip(".")
-        params = with_work(place.params, label, assigned.asked)
+        params = with_work(without_work(place.params, plain, assigned.asked), label, assigned.asked)
         known = self._places.get(group)
         if known is not None:
             self.works.vary(place.application, label, known.params, params)
@@ -180,12 +165,16 @@ class Forecaster(Stateful):
             lru.store(self._open, job, group, JOBS)
 
     def _expect(self, job: str, place: WorkloadPlace) -> None:
-        """Remember what is predicted of a job that begins, if its scale has run often enough."""
+        """Remember what is predicted of a job that begins, if its scale has run."""
         self._expected.pop(job, None)
-        seconds = self.history.seconds(place)
-        if len(seconds) >= MINIMUM_RUNS and (known := from_runs(np.array(seconds), place.ranks)).has_time_limit:
-            (mean,), (spread,), freedom = known.logarithms.means, known.logarithms.spreads, known.logarithms.freedom
-            lru.store(self._expected, job, (float(mean), float(spread), float(freedom)), JOBS)
+        published = self.library.published.get(place.application)
+        found = published and published.of_run(place)
+        if isinstance(found, Prediction) and (runs := found.own_runs) is not None and found.has_time_limit:
+            logs = found.logarithms
+            if logs.means.size == 1:
+                lru.store(
+                    self._expected, job, (logs.means.item(), logs.spreads.item(), float(logs.freedom), runs), JOBS
+                )
 
     def merge(self, gone: str, into: str) -> None:
         """Take two groups for one."""
@@ -202,34 +191,19 @@ class Forecaster(Stateful):
         """The place of a job that is running or has ended; None if it is unknown."""
         return self._places.get(self._jobs.get(job, ""))
 
+    def user_of(self, job: str) -> str:
+        """The user of a job; empty if it is unknown."""
+        return self._users.get(job, "")
+
     def _read_jobs(self, columns: Mapping[str, Column]) -> None:
-        names = ("job", "workload", "cluster", "app", "params", "ranks", "nodes")
-        for job, workload, cluster, app, params, ranks, nodes in zip(*(columns[n] for n in names), strict=True):
+        names = ("job", "workload", "cluster", "app", "user", "params", "ranks", "nodes")
+        for job, workload, cluster, app, user, params, ranks, nodes in zip(*(columns[n] for n in names), strict=True):
             if ranks < 1:
                 continue  # not an MPI job
             ordered = tuple(sorted(parse_params(params).items()))
             place = WorkloadPlace(workload, Application(cluster, app), ordered, int(ranks), int(nodes))
             lru.store(self._waiting, job, place, JOBS)
-
-    def _answer(self, job: str, place: WorkloadPlace, known: Published) -> Prediction | Refusal | None:
-        """The prediction for a job; None while the executor computes it, since parts take their time."""
-        problem = known.space.place(place)
-        nodes = None if place.known_nodes is None else int(place.known_nodes)
-        if job not in self._asked:
-            if not known.weighs_parts(problem, place.ranks):
-                return known.predict(problem, place.ranks, nodes)
-            self._asked[job] = self.library.predict(place.application, problem, place.ranks, nodes)
-        if not self._asked[job].done():
-            return None
-        asked = self._asked.pop(job)
-        if (error := asked.exception()) is not None:
-            self.library.failed += 1
-            _log.error("the parts of %s cannot be fitted, %s is predicted from its total: %r", problem.name, job, error)
-            found = known.predictor.predict(problem.name, place.ranks, nodes, problem.size)
-            return problem.applied(found, place.ranks)
-        answer, seconds = asked.result()
-        self.library.rest(place.application, seconds)
-        return answer
+            lru.store(self._users, job, user, JOBS)
 
     def _predict(self, job: str, place: WorkloadPlace, answer: Prediction | Refusal, now: float) -> list[Output]:
         if not isinstance(answer, Prediction):

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from barograph_agent.protocol.tables import MAX_NAME, MAX_RANKS
+from barograph_modeler.scaling.history import MAX_SECONDS, MIN_SECONDS
 from barograph_modeler.state import lru
 
 RUNS: Final = 32
@@ -59,9 +60,9 @@ class WorkloadPlace(NamedTuple):
         return self._replace(params=tuple(sorted((*self.params, layout))))
 
     @property
-    def known_nodes(self) -> float | None:
+    def known_nodes(self) -> int | None:
         """The nodes; None if unknown or more than the ranks."""
-        return float(self.nodes) if 1 <= self.nodes <= self.ranks else None
+        return self.nodes if 1 <= self.nodes <= self.ranks else None
 
 
 def ranks_per_node(ranks: int, nodes: int) -> str:
@@ -100,8 +101,8 @@ class WorkloadHistory:
         return len(self._problems)
 
     def learn(self, place: WorkloadPlace, seconds: float) -> None:
-        """Add a healthy run. Runtimes not finite or not above 0, and invalid numbers of ranks, are ignored."""
-        if math.isfinite(seconds) and seconds > 0 and 1 <= place.ranks <= MAX_RANKS:
+        """Add a healthy run. What is no runtime, and invalid numbers of ranks, are ignored."""
+        if MIN_SECONDS <= seconds <= MAX_SECONDS and 1 <= place.ranks <= MAX_RANKS:
             self._seconds(place).append(seconds)
 
     def seconds(self, place: WorkloadPlace) -> list[float]:

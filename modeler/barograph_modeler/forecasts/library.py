@@ -6,18 +6,21 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from functools import partial
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
-from barograph_modeler.forecasts.fitting import REST, FitQueue
+from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
 from barograph_modeler.forecasts.parts.fit import ProblemParts
 from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
-from barograph_modeler.forecasts.problems import ProblemSize, ProblemSpace
+from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace
+from barograph_modeler.maxima.runtime import NO_REPEATS, Repeats
 from barograph_modeler.refits.batch import check_version
 from barograph_modeler.refits.dispatch import Dispatch, Loan
 from barograph_modeler.refits.workers import Workers
@@ -77,28 +80,27 @@ class Published(NamedTuple):
     curve: ScalingCurve | None = None
     amdahl: AmdahlFit | None = None
     weights: Mapping[str, Mapping[str, float]] = {}
-    parts: ProblemParts = ProblemParts({}, {})
+    parts: ProblemParts = ProblemParts({})
+    groups: Mapping[str, tuple[float, ...]] = {}
+    """Seconds of the newest runs of each group of like work, the oldest first."""
+    repeats: Repeats = NO_REPEATS
+    """Of the runs of each group."""
 
-    def predict(self, place: ProblemSize, ranks: int, nodes: int | None) -> Prediction | Refusal:
-        """The runtime of a problem: from its total, weighed with that from its parts where these are known, unless the
-        scale has runs enough of its own.
+    def predict(
+        self, place: ProblemSize, ranks: int, nodes: int | None, group: str | None = None
+    ) -> Prediction | Refusal:
+        """The runtime of a problem, from the runs of its scale and from all others. The row of `predictions`,
+        `/predict` and the metric have this one.
 
-        Parts are fitted when they are first asked for, which takes a tenth of a second and more. Raises ValueError for
-        invalid numbers.
+        group: of like work, which other runs of the scale are not known to be; None where all are. Raises ValueError
+        for invalid numbers.
         """
-        found = self.predictor.predict(place.name, ranks, nodes, place.size)
-        if isinstance(found, Prediction) and self.weighs_parts(place, ranks):
-            size = self.size_of_parts(place, ranks)
-            assert size is not None
-            found = self.parts.combined(place.name, ranks, nodes, size, found)
-            found = self.predictor.about_runs(place.name, ranks, size, found)
-        return place.applied(found, ranks)
+        own = None if group is None else np.array(self.groups.get(group, ()))
+        return place.applied(self.predictor.predict(place.name, ranks, nodes, place.size, own, self.repeats), ranks)
 
-    def weighs_parts(self, place: ProblemSize, ranks: int) -> bool:
-        """Whether `predict` asks the parts."""
-        if self.size_of_parts(place, ranks) is None:
-            return False
-        return self.predictor.predict_known(place.name, ranks, place.size) is None
+    def of_run(self, place: WorkloadPlace) -> Prediction | Refusal:
+        """The runtime of a run."""
+        return self.predict(self.space.place(place), place.ranks, place.known_nodes, place.workload)
 
     def size_of_parts(self, place: ProblemSize, ranks: int) -> tuple[float, ...] | None:
         """The size on `ranks` ranks of a problem whose parts are known, else None."""
@@ -111,9 +113,12 @@ class Published(NamedTuple):
         return None if isinstance(size, Refusal) else size
 
 
+Known = Sequence[tuple[WorkloadPlace, list[float]]]
+
+
 def publish(
     application: Application,
-    known: Sequence[tuple[WorkloadPlace, list[float]]],
+    known: Known,
     seed: int,
     previous: Predictor | None = None,
     parts: Mapping[WorkloadPlace, Sequence[PhasedRun]] | None = None,
@@ -124,22 +129,8 @@ def publish(
     workload.
     """
     space = ProblemSpace.of(application, [(place, statistics.median(seconds)) for place, seconds in known], parts)
-    problems = _runs(space, known)
+    problems = problem_runs(space, known)
     predictor = fit(problems, seed=seed) if previous is None else previous.refitted(problems)
-    seen: list[WorkloadPrediction] = []
-    bases: dict[tuple[str, tuple[float, ...]], Prediction | Refusal] = {}
-    for place, _ in known[-SEEN:]:
-        problem, size = space.of_run(place)
-        prediction = predictor.predict(problem, place.ranks, place.known_nodes, size)
-        if isinstance(prediction, Prediction):
-            if (problem, size) not in bases:
-                ranks = problems[problem].of_size(size).scales[0]
-                bases[problem, size] = predictor.predict(problem, ranks, size=size)
-            base = bases[problem, size]
-            assert isinstance(base, Prediction), "one scale of a problem is predicted and another one is not"
-            speedup = base.expected_seconds / prediction.expected_seconds
-            limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
-            seen.append(WorkloadPrediction(place.workload, *limits, speedup))
     newest = known[-1][0]
     problem, size = space.of_run(newest)
     curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
@@ -150,21 +141,46 @@ def publish(
     }
     if predictor.has_sizes:
         weights.update(predictor.weights.by_case.items())
-    return Published(
-        application,
-        space,
-        predictor,
-        problems,
-        _known_params(space, known),
-        seen,
-        curve,
-        amdahl,
-        weights,
-        ProblemParts.of(space, parts or {}, problems, seed),
+    groups = {place.workload: tuple(seconds) for place, seconds in known}
+    params, phases = _known_params(space, known), ProblemParts.of(space, parts or {}, seed)
+    repeats = _total(_repeats(seconds) for _, seconds in known)
+    found = Published(
+        application, space, predictor, problems, params, [], curve, amdahl, weights, phases, groups, repeats
     )
+    return found._replace(seen=_seen(found, known))
 
 
-Known = Sequence[tuple[WorkloadPlace, list[float]]]
+def _repeats(seconds: Sequence[float]) -> Repeats:
+    """The spread of the runs of a group about the mean of their logarithms; there may be none."""
+    return Repeats(len(seconds) * float(np.var(np.log(seconds))), len(seconds) - 1) if seconds else NO_REPEATS
+
+
+def _total(groups: Iterable[Repeats]) -> Repeats:
+    every = list(groups)
+    return Repeats(sum(one.squares for one in every), sum(one.freedom for one in every))
+
+
+def _seen(found: Published, known: Known) -> list[WorkloadPrediction]:
+    """Predictions for the newest workloads."""
+    seen: list[WorkloadPrediction] = []
+    bases: dict[ProblemSize, Prediction | Refusal] = {}
+    for place, _ in known[-SEEN:]:
+        problem = found.space.place(place)
+        prediction = found.of_run(place)
+        runs = found.problems.get(problem.name)
+        of_size = runs and runs.of_size(problem.size or NO_SIZE)
+        if not of_size:
+            continue
+        if problem not in bases:
+            bases[problem] = found.predict(problem, int(of_size.scales[0]), None)
+        base = bases[problem]
+        if isinstance(prediction, Prediction) and isinstance(base, Prediction):
+            speedup = base.expected_seconds / prediction.expected_seconds
+            limits = (prediction.lower_seconds, prediction.expected_seconds, prediction.upper_seconds)
+            seen.append(WorkloadPrediction(place.workload, *limits, speedup))
+    return seen
+
+
 Request = tuple[Application, Known, Mapping[WorkloadPlace, Sequence[PhasedRun]]]
 
 
@@ -196,7 +212,7 @@ def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list
     return list(found.values())
 
 
-def _runs(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> dict[str, Runs]:
+def problem_runs(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> dict[str, Runs]:
     """Runs by problem."""
     rows: dict[str, list[tuple[float, float, float]]] = {}
     sizes: dict[str, list[tuple[float, ...]]] = {}
@@ -297,22 +313,16 @@ class PredictorLibrary(FitQueue[Published]):
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh
 
-    def predict(
-        self, application: Application, place: ProblemSize, ranks: int, nodes: int | None
-    ) -> Future[tuple[Prediction | Refusal, float]]:
-        """The prediction of a published application, computed by the executor, and the seconds that it took."""
-
-        def computed() -> Prediction | Refusal:
-            with self.gate.passing():
-                return known.predict(place, ranks, nodes)
-
-        known = self.published[application]
-        return self._executor.submit(self._timed, computed)
-
-    def rest(self, application: Application, seconds: float) -> None:
-        """Count seconds spent on an application, besides its fits, in the pause before its next fit."""
-        until = self._clock() + REST * seconds
-        self._rests[application] = max(until, self._rests.get(application, until))
+    def learn(self, place: WorkloadPlace, seconds: Sequence[float]) -> None:
+        """Publish the runs of a group at once: the next fit of its application may be far."""
+        if (known := self.published.get(place.application)) is not None:
+            before = _repeats(known.groups.get(place.workload, ()))
+            repeats = _total([known.repeats, _repeats(seconds), Repeats(-before.squares, -before.freedom)])
+            groups = {**known.groups, place.workload: tuple(seconds)}
+            known = known._replace(groups=groups, repeats=Repeats(max(repeats.squares, 0.0), repeats.freedom))
+            seen = [one for one in known.seen if one.workload != place.workload]
+            seen += _seen(known, [(place, list(seconds))])
+            self.published = {**self.published, place.application: known._replace(seen=seen[-SEEN:])}
 
     def _fit(
         self,

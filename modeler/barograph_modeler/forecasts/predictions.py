@@ -19,15 +19,12 @@ Limits = tuple[float, float, float]
 
 
 class Predictions:
-    """Makes the rows of `predictions` and `outcomes` of one method, and reads them back after a restart, so that no job
-    is predicted or scored twice.
+    """Rows of `predictions` and `outcomes` of one method. It reads them back after a restart: no job is predicted or
+    scored twice."""
 
-    methods: accepted values of the column `method`; the first is written.
-    """
-
-    def __init__(self, *methods: str) -> None:
+    def __init__(self, method: str) -> None:
         self.scoreboard = Scoreboard()
-        self._methods = methods
+        self._method = method
         self._forecasts: OrderedDict[str, Forecast] = OrderedDict()
         self._outcomes: OrderedDict[str, Output] = OrderedDict()
 
@@ -36,7 +33,7 @@ class Predictions:
 
     def read(self, table: str, columns: Mapping[str, Column]) -> list[str]:
         """Read rows of `predictions` or `outcomes`; returns the jobs among them predicted by this method."""
-        rows = [row for row, method in enumerate(columns["method"]) if method in self._methods]
+        rows = [row for row, method in enumerate(columns["method"]) if method == self._method]
         jobs = [columns["job"][row] for row in rows]
         if table == "outcomes":
             for job in jobs:
@@ -51,13 +48,13 @@ class Predictions:
         """Record a prediction; returns its row of `predictions`. row: the columns other than the limits."""
         lru.store(self._forecasts, job, Forecast(str(row["application"]), *limits), JOBS)
         seconds = dict(zip(("lower_seconds", "expected_seconds", "upper_seconds"), limits, strict=True))
-        return Output("predictions", 1, {"job": job, **row, **seconds, "made_at": now, "method": self._methods[0]})
+        return Output("predictions", 1, {"job": job, **row, **seconds, "made_at": now, "method": self._method})
 
     def score(self, ended: EndedJob, now: float) -> None:
         """Score the prediction of an ended job, if it has one and its runtime is known."""
         forecast = self._forecasts.pop(ended.job, None)
         if forecast is not None and 0 < ended.runtime_seconds < math.inf:
-            lru.store(self._outcomes, ended.job, self.scoreboard.outcome(ended, forecast, self._methods[0], now), JOBS)
+            lru.store(self._outcomes, ended.job, self.scoreboard.outcome(ended, forecast, self._method, now), JOBS)
 
     def take_outcomes(self) -> list[Output]:
         """Remove and return the rows of `outcomes` to be written."""

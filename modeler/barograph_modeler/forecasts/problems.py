@@ -11,7 +11,7 @@ from barograph_modeler.forecasts.lengths.finding import length_law
 from barograph_modeler.forecasts.lengths.law import LengthLaw, OtherLength, other_length
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.sizes import SizeSpace, is_layout_relevant, is_number
-from barograph_modeler.forecasts.works import FOUND, WORK
+from barograph_modeler.forecasts.works import FOUND, WORK, given_names
 from barograph_modeler.recognition.request import UNKNOWN
 from barograph_modeler.scaling.answer import Prediction, Refusal
 
@@ -50,7 +50,8 @@ class ProblemSize(NamedTuple):
 class ProblemSpace:
     """sizes: for each work, by its label, which numbers make up sizes. lengths: which is the length of its runs. names:
     the parameters that its runs have had. layouts: works whose runtimes follow the ranks per node. usual: the only work
-    of which something is known, if most scales are of it; empty otherwise."""
+    of which something is known, if most scales are of it; empty otherwise. named: by the names of given parameters, the
+    only work that was run with them: runs of which the work is unknown, as imported ones, are of it."""
 
     application: Application
     sizes: Mapping[str, SizeSpace]
@@ -58,6 +59,7 @@ class ProblemSpace:
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     layouts: frozenset[str] = frozenset()
     usual: str = ""
+    named: Mapping[frozenset[str], str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,8 +70,11 @@ class ProblemSpace:
     ) -> ProblemSpace:
         """The space of workloads and their median seconds. parts: of runs, by workload."""
         works: dict[str, list[tuple[WorkloadPlace, float]]] = {}
+        named = _named(place for place, _ in known)
         for place, seconds in known:
-            works.setdefault(dict(place.params).get(WORK, ""), []).append((place, seconds))
+            params = _of_named(dict(place.params), named)
+            found = place._replace(params=tuple(sorted(params.items())))
+            works.setdefault(params.get(WORK, ""), []).append((found, seconds))
         phased_runs = parts or {}
         phased = {label: [(place, phased_runs.get(place, ())) for place, _ in some] for label, some in works.items()}
         layouts = frozenset(label for label, some in works.items() if is_layout_relevant(some))
@@ -84,7 +89,7 @@ class ProblemSpace:
         known_works = [label for label in works if label not in ("", UNKNOWN)]
         is_usual = len(known_works) == 1 < len(works) and 2 * len(works[known_works[0]]) > len(known)
         usual = known_works[0] if is_usual else ""
-        return cls(application, sizes, laws, names, layouts, usual)
+        return cls(application, sizes, laws, names, layouts, usual, named)
 
     def locate(self, params: Mapping[str, str]) -> ProblemSize:
         """The problem and size of a run or a question.
@@ -109,8 +114,9 @@ class ProblemSpace:
 
     def params_of(self, place: WorkloadPlace) -> dict[str, str]:
         """The parameters of a run, with its ranks per node where its runtime follows them."""
-        params = dict(place.params)
-        return dict(place.with_layout().params) if params.get(WORK, "") in self.layouts else params
+        params = _of_named(dict(place.params), self.named)
+        has_layout = params.get(WORK, "") in self.layouts
+        return {**dict(place.with_layout().params), **params} if has_layout else params
 
     def _locate_nearest(self, params: Mapping[str, str]) -> ProblemSize:
         length = other_length(self.lengths.get(params.get(WORK, "")), params)
@@ -171,10 +177,14 @@ class ProblemSpace:
         return f"{refusal.reason}: a value of {' and '.join(sorted(self.size_names(params) - {PER_NODE}))}"
 
     def with_work(self, params: Mapping[str, str]) -> Mapping[str, str]:
-        """Parameters with the label of the only work of which something is known. Raises UnlocatedQuestion where there
-        are several and none is named."""
+        """Parameters with the label of the only work of which something is known, or of the only one that was run with
+        given parameters of these names. Raises UnlocatedQuestion where there are several and none is named."""
         if WORK in params or ("" in self.sizes and len(self.sizes) == 1):
             return params
+        given = given_names(params)
+        labels = [label for label, names in self.names.items() if given and given <= names]
+        if len(labels) == 1:
+            return {**params, WORK: labels[0]} if labels[0] else params
         if self.usual:
             return {**params, WORK: self.usual}
         if len(self.sizes) > 1:
@@ -196,3 +206,18 @@ class ProblemSpace:
         if size is None:
             return ProblemSize(problem_name(self.application, params), NO_SIZE, others)
         return ProblemSize(problem_name(self.application, rest), size, others)
+
+
+def _named(places: Iterable[WorkloadPlace]) -> dict[frozenset[str], str]:
+    """By the names of given parameters, the label of the only work that was run with them."""
+    labels: dict[frozenset[str], set[str]] = {}
+    for params in (dict(place.params) for place in places):
+        if (given := given_names(params)) and (label := params.get(WORK, "")):
+            labels.setdefault(given, set()).add(label)
+    return {given: some.pop() for given, some in labels.items() if len(some) == 1}
+
+
+def _of_named(params: dict[str, str], named: Mapping[frozenset[str], str]) -> dict[str, str]:
+    """Parameters of a run, with the label of the only work that was run with those that were given."""
+    label = named.get(given_names(params), "")
+    return {**params, WORK: label} if label and WORK not in params else params

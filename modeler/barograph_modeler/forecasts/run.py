@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Value: TypeAlias = float | str
 """A number, or a text as an unordered label."""
+
+
+PARAM: Final = "param."
+"""What begins the name of a feature that is a parameter."""
 
 
 class RunFeatures(NamedTuple):
     """Features of a run known before its end.
 
     values: features by name, including `ranks`, `nodes` and parameters as `param.NAME`. seconds: time from the start of
-    the run until each was known; 0 if absent. problem, ranks, nodes: its place in scaling; nodes 0 if unknown.
+    the run until each was known; 0 if absent. ranks, nodes: its scale; nodes 0 if unknown.
     """
 
     values: Mapping[str, Value]
     seconds: Mapping[str, float]
-    problem: str
     ranks: int
     nodes: int
 
@@ -35,4 +38,4 @@ def feature_values(
 ) -> dict[str, Value]:
     """All features of a run by name. Parameters stay texts; one that is a number in all runs is used as a number."""
     fixed: dict[str, Value] = {"ranks": float(ranks), "nodes": float(nodes)}
-    return fixed | {f"param.{name}": text for name, text in params.items()} | dict(features)
+    return fixed | {f"{PARAM}{name}": text for name, text in params.items()} | dict(features)

@@ -40,7 +40,7 @@ class RunningJob:
         largest = {name: max(value for value, _ in hosts.values()) for name, hosts in self._features.items()}
         seconds = {name: max(at for _, at in hosts.values()) for name, hosts in self._features.items()}
         values = feature_values(self.ranks, self.nodes, self._params, largest)
-        return RunFeatures(values, seconds, self.problem, self.ranks, self.nodes)
+        return RunFeatures(values, seconds, self.ranks, self.nodes)
 
     def begin(self, application: Application, params: Mapping[str, str], ranks: int, nodes: int) -> None:
         """Add the job's row of `jobs`."""

@@ -67,7 +67,7 @@ class Scoreboard:
             "expected_seconds": forecast.expected,
             "actual_seconds": ended.runtime_seconds,
             "relative_error": forecast.relative_error(ended.runtime_seconds),
-            "at": now,
+            "time": now,
             "method": method,
         }
         return Output("outcomes", 1, columns)

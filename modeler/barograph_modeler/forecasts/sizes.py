@@ -13,6 +13,7 @@ import numpy as np
 from barograph_modeler.forecasts.history import PER_NODE, WorkloadPlace
 from barograph_modeler.forecasts.works import FOUND, THREADS
 from barograph_modeler.maxima.sample import Floats
+from barograph_modeler.scaling.history import MAX_SIZE
 
 MAX_NUMBERS: Final = 8
 """Parameters that make up a size; further ones name problems."""
@@ -133,17 +134,17 @@ def shown_number(number: float) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a finite number above 0."""
+    """Whether a text is a number that a size can have, above 0."""
     return _number(text) > 0
 
 
 def _number(text: str) -> float:
-    """The number that a text is; 0 if it is none, or not finite and above 0."""
+    """The number that a text is; 0 if it is none that a size can have."""
     try:
         number = float(text)
     except ValueError:
         return 0.0
-    return number if 0 < number < math.inf else 0.0
+    return number if 1 / MAX_SIZE <= number <= MAX_SIZE else 0.0
 
 
 def _is_count(text: str) -> bool:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
-from barograph_modeler.forecasts.history import Application
+from barograph_modeler.forecasts.history import PER_NODE, Application
 from barograph_modeler.recognition.family import Family, Relevance
-from barograph_modeler.recognition.request import Asked
+from barograph_modeler.recognition.request import UNKNOWN, Asked
 from barograph_modeler.state import lru
 
 APPLICATIONS: Final = 10_000
+MAX_REQUESTS: Final = 2_000
+"""Requests kept per application, of some 6 kB each: those of the works that ran last."""
+MAX_ALL_REQUESTS: Final = 20_000
+"""Requests kept of all applications: those of the applications that ran last."""
 WORK: Final = "work"
 """The parameter that holds the label of the work."""
 Params = tuple[tuple[str, str], ...]
@@ -28,6 +33,7 @@ class WorkIndex:
         self._families: OrderedDict[str, Family] = OrderedDict()
         self._first: OrderedDict[str, str] = OrderedDict()
         """The labels of the first works, whose groups have none in their names."""
+        self._requests = 0
         self._varied: OrderedDict[str, set[str]] = OrderedDict()
         """By work, numbers that differed within a group."""
 
@@ -35,9 +41,13 @@ class WorkIndex:
         """The label of a run's work; empty where nothing is known of any. learn: whether the run is remembered."""
         family = self._family(application)
         request = None if asked is None else asked.form
-        group = family.decide(request).group
+        group, before = family.decide(request).group, family.size
         if learn:
             family.add("", group, request)
+            family.forget_oldest(MAX_REQUESTS)
+            self._requests += family.size - before
+            while self._requests > MAX_ALL_REQUESTS and len(self._families) > 1:
+                self._requests -= self._families.popitem(last=False)[1].size
             if request is not None and group == family.name and family.name not in self._first:
                 lru.store(self._first, family.name, request.label, APPLICATIONS)
         return self._label(family, group)
@@ -68,8 +78,26 @@ class WorkIndex:
         return self._first.get(group, "") if group == family.name else group.rpartition("+")[2]
 
 
+def given_names(params: Mapping[str, str]) -> frozenset[str]:
+    """The names of parameters that people have given: neither the work nor numbers that were found."""
+    return frozenset(name for name in params if name not in (WORK, PER_NODE) and not FOUND.fullmatch(name))
+
+
 def with_work(params: Params, label: str, asked: Asked | None) -> Params:
-    """Parameters with the label of the work and the numbers that were found; parameters that were given come first."""
+    """Parameters with the label of the work and the numbers that were found; parameters that were given come first.
+
+    Given parameters name the work of a run of which no command is known: the label of what its scheduler has recorded
+    would tell it from watched runs.
+    """
     found = dict(asked.numbers) if asked is not None else {}
-    named = {WORK: label} if label else {}
+    is_named = bool(given_names(dict(params))) and (label == UNKNOWN or asked is None or asked.is_recorded)
+    named = {WORK: label} if label and not is_named else {}
     return tuple(sorted((found | named | dict(params)).items()))
+
+
+def without_work(params: Params, label: str, asked: Asked | None) -> Params:
+    """What was given of the parameters of a run that moves to another work. label: as its traffic does not tell it."""
+    found = {name for name, _ in asked.numbers} if asked is not None else set()
+    return tuple(
+        (name, text) for name, text in params if name not in found and (name != WORK or text.partition(".")[0] != label)
+    )

@@ -252,8 +252,9 @@ class Learner(Stateful):
             workload = self.workloads[name]
             if workload.runtime is not None:
                 bands.setdefault(name, []).append((0, "runtime", workload.runtime))
-            if (pace := workload.pace) is not None:
-                paces.append(pace_output(name, pace, now))
+            with self.quarantine.guard("pace"):
+                if (pace := workload.pace) is not None:
+                    paces.append(pace_output(name, pace, now))
         return [
             *(bands_output(name, rows, len(self.workloads[name].runs), now) for name, rows in bands.items()),
             *paces,

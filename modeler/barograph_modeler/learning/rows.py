@@ -82,8 +82,8 @@ def accepted_output(workload: str, old: list[float], new: list[float], now: floa
 
 
 def _event(workload: str, values: int, detail: Mapping[str, object], now: float) -> Output:
-    text = json.dumps(detail, separators=(",", ":"))
-    return Output("events", 1, {"source": workload, "kind": "regime-closed", "rows": values, "detail": text, "at": now})
+    row = {"source": workload, "kind": "regime-closed", "rows": values, "time": now}
+    return Output("events", 1, {**row, "detail": json.dumps(detail, separators=(",", ":"))})
 
 
 def _json_number(value: float) -> float | None:

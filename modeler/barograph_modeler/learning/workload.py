@@ -64,7 +64,7 @@ class Workload:
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
         self._pace: bytes | None = None
-        """An encoded PackedPace."""
+        """An encoded PackedPace; None where it is not fitted yet."""
         self.seconds = 0.0
         """Total of the learned intervals."""
         self.interval_coverage = Coverage()
@@ -141,7 +141,7 @@ class Workload:
         self.runs = (*self.runs, *other.runs)[-RUNS:]
         self.timelines = (*self.timelines, *other.timelines)[-TIMELINES:]
         self.runtime = runtime_limits(self.runtimes)
-        self._fit()
+        self._pace = None
 
     def withhold(self, run: EndedRun, accept: int) -> bool:
         """Record a run that was not healthy; True if the last `accept` of them agree with each other."""
@@ -176,13 +176,17 @@ class Workload:
 
     @property
     def pace(self) -> Pace | None:
-        """Of the healthy runs, decoded at each access."""
+        """Of the healthy runs: fitted where there are further runs since the last access, and decoded at each."""
+        if self._pace is None and self.runs:
+            pace = fit_pace([PackedRun.decoded(one) for one in self.runs])
+            progress = fit_progress([PackedTimeline.decoded(one) for one in self.timelines])
+            self._pace = PackedPace.encode(replace(pace, progress=progress))
         return None if self._pace is None else PackedPace.decode(self._pace)
 
     @property
     def has_pace(self) -> bool:
         """Whether there is a pace."""
-        return self._pace is not None
+        return bool(self.runs)
 
     @property
     def runtimes(self) -> list[float]:
@@ -206,13 +210,7 @@ class Workload:
         if run.pace.windows.number:
             self.runs = (*self.runs, run.pace.encoded())[-RUNS:]
             self.timelines = (*self.timelines, run.timeline.encoded())[-TIMELINES:]
-            self._fit()
-
-    def _fit(self) -> None:
-        if self.runs:
-            pace = fit_pace([PackedRun.decoded(one) for one in self.runs])
-            progress = fit_progress([PackedTimeline.decoded(one) for one in self.timelines])
-            self._pace = PackedPace.encode(replace(pace, progress=progress))
+            self._pace = None
 
 
 def _are_alike(logs: Sequence[float]) -> bool:

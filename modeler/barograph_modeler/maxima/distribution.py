@@ -56,12 +56,6 @@ class Gev:
             raise ValueError(f"quantile level is {q}, expected a number between 0 and 1, both excluded")
         return self._at(-math.log(-math.log(q)))
 
-    def return_level(self, period: float) -> float:
-        """The value exceeded on average once in `period` draws. Raises ValueError unless period > 1."""
-        if not 1 < period < math.inf:
-            raise ValueError(f"return period is {period}, expected a finite number above 1")
-        return self._at(-math.log(-math.log1p(-1 / period)))
-
     def cdf(self, x: float) -> float:
         """The distribution function at x."""
         if self.scale == 0:

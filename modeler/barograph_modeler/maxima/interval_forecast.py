@@ -16,7 +16,7 @@ from barograph_modeler.maxima.band import Band, minimum_samples
 from barograph_modeler.maxima.distribution import Gev
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.scaling import EMMA
-from barograph_modeler.maxima.trend import growth, trend_band
+from barograph_modeler.maxima.trend import UNKNOWN, Slope, growth, trend_band
 
 
 class IntervalSample(NamedTuple):
@@ -39,10 +39,13 @@ class IntervalForecast(NamedTuple):
     emma: bool
 
 
-def forecast_interval(samples: Mapping[int, IntervalSample], ranks: int) -> IntervalForecast | None:
+def forecast_interval(
+    samples: Mapping[int, IntervalSample], ranks: int, prior: Slope = UNKNOWN
+) -> IntervalForecast | None:
     """The intervals on `ranks` ranks; None where the samples are too few for a band.
 
-    samples: by ranks, at least one. ranks: one of these, or above all of them. Raises ValueError otherwise.
+    samples: by ranks, at least one. ranks: one of these, or above all of them. prior: of the slope. Raises ValueError
+    otherwise.
 
     At a scale in `samples`, the band is the one that follows the intervals there. Above, it is `trend_band`, which
     assumes that log length is linear in log ranks. The expected maximum is
@@ -65,10 +68,10 @@ def forecast_interval(samples: Mapping[int, IntervalSample], ranks: int) -> Inte
     if x.size < minimum_samples():
         return None
     values: dict[float, Floats] = {scale: sample.values for scale, sample in samples.items()}
-    band = trend_band(values, ranks)
+    band = trend_band(values, ranks, prior=prior)
     if band is None:
         return None
-    growth_factor = 2.0 ** growth({scale: np.log2(one) for scale, one in values.items()}, ranks).mean
+    growth_factor = 2.0 ** growth({scale: np.log2(one) for scale, one in values.items()}, ranks, prior).mean
     return _with_mean(band, growth_factor * float(np.median(x)), growth_factor * float(x.mean()), gev, ranks / largest)
 
 

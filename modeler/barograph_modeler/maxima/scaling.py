@@ -67,20 +67,6 @@ def maximum_band(sample: npt.ArrayLike, factor: float, level: float = 0.95) -> P
     return Projection(lower, expected, upper, 0)
 
 
-def resampled_maxima(sample: npt.ArrayLike, factor: int, replicas: int, *, seed: int) -> Floats:
-    """`replicas` maxima of `factor` draws with replacement each: the paper's non-parametric bootstrap, by Monte Carlo.
-
-    sample: at least 1 finite value. factor, replicas: at least 1. maximum_quantiles is its limit.
-    """
-    x = check_sample(sample, 1)
-    if factor < 1 or replicas < 1:
-        raise ValueError(f"factor and replicas are {factor} and {replicas}, expected at least 1 each")
-    rng = np.random.default_rng(seed)
-    rows = max(1, REPLICAS_AT_ONCE // factor)
-    chunks = (min(rows, replicas - start) for start in range(0, replicas, rows))
-    return np.concatenate([x[rng.integers(0, x.size, size=(count, factor))].max(axis=1) for count in chunks])
-
-
 def mean_maximum(sample: npt.ArrayLike, factor: float, *, seed: int, replicas: int = 1000) -> Projection:
     """Limits and median of the mean, over as many intervals as the sample has, of the maximum of `factor` draws.
 

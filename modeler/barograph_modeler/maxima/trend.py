@@ -19,14 +19,8 @@ import numpy.typing as npt
 from barograph_modeler.maxima.band import LEVEL, Band, check_level, minimum_samples
 from barograph_modeler.maxima.sample import Floats, check_sample
 
-SLOPE: Final = 0.5
-"""Prior mean of the slope, in doublings of length per doubling of scale: half-way between a cost independent of scale
-(0: rings, pure computation) and one proportional to it (1: all-to-all)."""
-SLOPE_ERROR: Final = 0.2
-"""Prior standard deviation of the slope if one scale was seen. On public measurements of collectives on 4 to 16 ranks,
-this and CHANGE cover 93 to 95 % of the values at twice and four times the scale."""
 OBSERVED_SLOPE_ERROR: Final = 0.35
-"""The same if slopes were observed, which then outweigh the prior."""
+"""Least standard deviation of the prior if slopes were observed, which then outweigh it."""
 CHANGE: Final = 0.2
 """Upper bound of the standard deviation of the slope from one doubling to the next: it is CHANGE_RATIO times the root
 mean square of the observed slopes, at least CHANGE_FLOOR."""
@@ -43,6 +37,30 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 """Quadrature points and weights for the normal distribution of the growth."""
 
 
+class Slope(NamedTuple):
+    """A prior of the slope: doublings of length per doubling of scale, and their standard deviation, above 0."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of_split(cls, work: float, work_slope: float, distance: float) -> Slope:
+        """Of intervals of which a share of `work`, 0 to 1, is computed and changes with work_slope, and the rest is
+        communicated, over so many doublings, above 0."""
+        length = work * 2.0 ** (work_slope * distance) + (1 - work) * 2.0 ** (COLLECTIVE.mean * distance)
+        return cls(math.log2(length) / distance, SPLIT_ERROR)
+
+
+COLLECTIVE: Final = Slope(0.5, 0.2)
+"""Of collective calls: half-way between a cost independent of scale (0: rings) and one proportional to it (1:
+all-to-all). On public measurements on 4 to 16 ranks this and CHANGE cover 93 to 95 % of the values at twice and four
+times the scale of the only sample."""
+UNKNOWN: Final = Slope(-0.5, 0.5)
+"""Of intervals known at one scale only: divided work (-1) and collective calls are within its limits."""
+SPLIT_ERROR: Final = 0.2
+"""Spread of the slopes of classes about what their measured split tells."""
+
+
 class Drift(NamedTuple):
     """Expected growth from the largest scale seen, in doublings of length, and its standard error."""
 
@@ -50,11 +68,13 @@ class Drift(NamedTuple):
     error: float
 
 
-def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: float = LEVEL) -> Band | None:
+def trend_band(
+    samples: Mapping[float, npt.ArrayLike], scale: float, level: float = LEVEL, prior: Slope = COLLECTIVE
+) -> Band | None:
     """The band for one interval at `scale`, or None if the largest scale seen has < minimum_samples(level) values.
 
     samples: values of each scale (ranks or nodes, above 0) in order of time, finite and above 0, not modified. scale:
-    above all of these. level: between 0 and 1. Raises ValueError otherwise.
+    above all of these. level: between 0 and 1. prior: of the slope. Raises ValueError otherwise.
     """
     check_level(level)
     if not samples:
@@ -66,7 +86,7 @@ def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: floa
     x = np.sort(logs[seen])
     if x.size < minimum_samples(level):
         return None
-    drift = growth(logs, scale)
+    drift = growth(logs, scale, prior)
     shares = np.arange(x.size + 1) / x.size
     folded = np.diff(shares ** (scale / seen))
     mass = (1 - FOLDED) / x.size + FOLDED * folded
@@ -78,7 +98,7 @@ def trend_band(samples: Mapping[float, npt.ArrayLike], scale: float, level: floa
     return Band("trend", x.size, lower, 2.0**expected, upper, level=level)
 
 
-def growth(logs: Mapping[float, Floats], scale: float) -> Drift:
+def growth(logs: Mapping[float, Floats], scale: float, prior: Slope = COLLECTIVE) -> Drift:
     """Growth of interval lengths from the largest scale to `scale`. logs: binary logarithms in input order, by scale.
 
     The posterior of the slope under a normal prior and normal observations, one per pair of neighbouring scales, with
@@ -96,8 +116,8 @@ def growth(logs: Mapping[float, Floats], scale: float) -> Drift:
     if slopes:
         change = CHANGE_RATIO * math.sqrt(math.fsum(s * s for s in slopes) / len(slopes))
         change = min(CHANGE, max(CHANGE_FLOOR, change))
-    precision = (OBSERVED_SLOPE_ERROR if slopes else SLOPE_ERROR) ** -2
-    total = SLOPE * precision
+    precision = max(prior.error, OBSERVED_SLOPE_ERROR if slopes else 0.0) ** -2
+    total = prior.mean * precision
     for slope, width, noise in zip(slopes, widths, noises, strict=True):
         one = 1 / (change**2 / width + noise)
         precision += one

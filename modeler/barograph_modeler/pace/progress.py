@@ -36,6 +36,10 @@ KNOWN_SECONDS: Final = 5.0
 """A run's own pace is known after this share of the usual time, or after this time if that is later."""
 
 
+COMPLETE: Final = 0.99
+"""Share of the intervals of a class that a run has had once earlier runs had all."""
+
+ClassSpan: TypeAlias = tuple[int, int, int]
 UNKNOWN: Final = PaceSpread(math.nan, math.nan)
 
 
@@ -153,12 +157,13 @@ class DelaysOfRuns(msgspec.Struct, frozen=True):
 class ProgressProfile:
     """Elapsed time of healthy runs at equal progress.
 
-    classes: the classes whose intervals are counted. points: ascending numbers of them; seconds: mean elapsed time at
-    each since the first interval began. runs: how many were averaged. delays: of these runs, empty lists for one.
-    spread: of their elapsed times. tail_seconds: median from the last interval to the end of the run, NaN if unknown.
+    classes: the classes whose intervals are counted: from which number of these to which each occurs, and how often.
+    points: ascending numbers of them; seconds: mean elapsed time at each since the first interval began. runs: how many
+    were averaged. delays: of these runs, empty lists for one. spread: of their elapsed times. tail_seconds: median
+    from the last interval to the end of the run, NaN if unknown.
     """
 
-    classes: frozenset[int]
+    classes: Mapping[int, ClassSpan]
     points: Floats
     seconds: Floats
     runs: int
@@ -175,11 +180,25 @@ class ProgressProfile:
         """The progress of intervals by class id."""
         return sum(count for class_id, count in counts.items() if class_id in self.classes)
 
+    def is_in_order(self, counts: Mapping[int, int], had: Mapping[int, int]) -> bool:
+        """Whether a run may be compared that had some intervals by class, the latest of them `counts`.
+
+        Earlier runs had these where it has them, and it has had all of what they had before.
+        """
+        until = self.count(had)
+        since = until - self.count(counts)
+        spans = [self.classes[class_id] for class_id in counts if class_id in self.classes]
+        return all(first <= until and since <= last for first, last, _ in spans) and all(
+            had.get(class_id, 0) >= COMPLETE * number
+            for class_id, (_, last, number) in self.classes.items()
+            if last <= until
+        )
+
     def text(self) -> str:
         """The progress as a JSON object, seconds to 6 digits."""
         return msgspec.json.encode(
             {
-                "classes": [str(class_id) for class_id in sorted(self.classes)],
+                "classes": self.classes,
                 "points": [int(point) for point in self.points],
                 "seconds": _short(self.seconds),
                 "runs": self.runs,
@@ -208,7 +227,7 @@ class ProgressProfile:
         ):
             raise ValueError(f"progress is {text[:140]!r}, expected as many ascending points as seconds")
         return cls(
-            frozenset(map(int, one.classes)),
+            one.classes,
             points,
             seconds,
             one.runs,
@@ -222,7 +241,7 @@ _AtLeastZero: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _Text(msgspec.Struct):
-    classes: list[Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,20}$")]]
+    classes: dict[int, ClassSpan]
     points: list[Annotated[int, msgspec.Meta(ge=0)]]
     seconds: list[Annotated[float, msgspec.Meta(ge=0)]]
     runs: Annotated[int, msgspec.Meta(ge=1)]
@@ -252,7 +271,7 @@ def fit_progress(timelines: Sequence[Timeline | PackedTimeline]) -> ProgressProf
     elapsed = np.array([np.interp(points, *curve) for curve in curves])
     tails = [run.tail_seconds for run in kept if run.tail_seconds >= 0]
     return ProgressProfile(
-        frozenset(classes),
+        _spans(kept, classes),
         points,
         elapsed.mean(axis=0),
         len(kept),
@@ -271,6 +290,21 @@ def _alike(totals: Sequence[Counter[int]]) -> dict[int, int]:
             usual[class_id] = number
     kept = sorted(usual, key=lambda c: (-usual[c], c))[:MOST_CLASSES]
     return {c: usual[c] for c in kept}
+
+
+def _spans(runs: Sequence[PackedTimeline], classes: Mapping[int, int]) -> dict[int, ClassSpan]:
+    """Progress before the first and after the last segment with each class, of all runs."""
+    spans: dict[int, ClassSpan] = {}
+    for run in runs:
+        ends = np.append(0, np.cumsum(run.segments.number(classes)))
+        lengths = run.segments.lengths.array.astype(np.int64)
+        segments = np.repeat(np.arange(len(lengths)), lengths)
+        for place, class_id in enumerate(run.segments.classes.array.tolist()):
+            if class_id in classes:
+                within = segments[run.segments.places.array == place]
+                first, last, number = spans.get(class_id, (int(ends[-1]), 0, classes[class_id]))
+                spans[class_id] = min(first, int(ends[within[0]])), max(last, int(ends[within[-1] + 1])), number
+    return spans
 
 
 def _curve(run: PackedTimeline, classes: Mapping[int, int]) -> tuple[Floats, Floats]:

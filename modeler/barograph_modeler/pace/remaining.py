@@ -53,13 +53,12 @@ class PaceSpread(NamedTuple):
         for run in range(runs):
             others = np.delete(elapsed, run, axis=0).mean(axis=0)
             usual = float(others[-1])
-            if not usual > 0 or not elapsed[run, -1] > 0:
+            spent = np.diff(np.interp(np.linspace(0, usual, PARTS + 1), others, elapsed[run]))
+            if not min(usual, spent.sum()) > 0:
                 continue
-            at = np.linspace(0, usual, PARTS + 1)
-            parts = np.diff(np.interp(at, others, elapsed[run])) / usual
-            effect = float(parts.sum())
-            effects.append(math.log(effect))
-            squares.append(float(((parts - effect / PARTS) ** 2).sum()) / (1 - 1 / PARTS))
+            parts = spent / usual
+            effects.append(math.log(parts.sum()))
+            squares.append(float(((parts - parts.mean()) ** 2).sum()) / (1 - 1 / PARTS))
         if not effects:
             return cls(math.nan, math.nan)
         # Each run is compared with others that differ as much themselves.
@@ -179,13 +178,10 @@ def with_coming(left: Remaining, elapsed: float, coming: ComingDisturbances) -> 
     it adds is a share of the rest. The limit is the quantile of both cases, so it holds the promised share of all runs:
     as good as unchanged where fewer runs than that are disturbed.
     """
-    from scipy.optimize import brentq
-
     expected = left.expected_seconds
     if not (expected > 0 and coming.share > 0 and coming.excesses.size):
         return left
-    chance = coming.share * expected / (elapsed + expected)
-    extra = expected * coming.excesses
+    chance, extra = coming.share * expected / (elapsed + expected), expected * coming.excesses
     spread = max((left.upper_seconds - expected) / float(ndtri(UPPER)), MIN_SCALE * expected)
 
     def beyond(seconds: float) -> float:
@@ -194,10 +190,13 @@ def with_coming(left: Remaining, elapsed: float, coming: ComingDisturbances) -> 
         disturbed = float(ndtr((expected + extra - seconds) / spread).mean())
         return (1 - chance) * undisturbed + chance * disturbed - (1 - UPPER)
 
-    most = left.upper_seconds + float(extra.max())
-    if beyond(left.upper_seconds) <= 0 or beyond(most) >= 0:
+    low, high = left.upper_seconds, left.upper_seconds + float(extra.max())
+    if beyond(low) <= 0 or beyond(high) >= 0:
         return left
-    return left._replace(upper_seconds=float(brentq(beyond, left.upper_seconds, most)))
+    for _ in range(24):  # to 1e-7 of what is added; scipy.optimize takes 0.16 s to import
+        middle = (low + high) / 2
+        low, high = (middle, high) if beyond(middle) > 0 else (low, middle)
+    return left._replace(upper_seconds=high)
 
 
 def _stretched(left: float, slowdown: float, lasting: float) -> float:

@@ -231,7 +231,7 @@ class ChangeWatch(Stateful):
         found = lru.get(self._groups, group, GroupRuns, GROUPS).add(setting, seconds)
         if found is None:
             return []
-        row = {"source": group, "kind": "runtime-changed", "rows": found.runs_since, "detail": str(found), "at": now}
+        row = {"source": group, "kind": "runtime-changed", "rows": found.runs_since, "detail": str(found), "time": now}
         return [Output("events", 1, row)]
 
     def merge(self, gone: str, into: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_collector.client.follow import Follower, Rows
@@ -83,43 +83,17 @@ class EarlyRecognizer:
         )
 
 
-class ReadLog(Protocol):
-    """A log that the modeler follows, such as FollowedCollector."""
-
-    @property
-    def endpoint(self) -> str:
-        """The address of its collector."""
-        ...
-
-    @property
-    def follower(self) -> Follower:
-        """Follows it."""
-        ...
-
-
-@dataclass
-class _Early:
-    """What is read early of a log. first: the offset from which on all jobs are read."""
-
-    log: ReadLog
-    follower: Follower
-    reader: LogReader
-    first: int
-    works: set[str] = field(default_factory=set)
-    """Of which earlier jobs were read, by their rows of `jobs`."""
-
-
 class EarlyReader:
-    """Reads for an EarlyRecognizer what is new in logs of which the modeler still reads older rows.
+    """Reads for an EarlyRecognizer what is new in a log of which the modeler reads older rows.
 
-    connect: a reader of its own, by the address of a collector. clock: monotonic, in seconds. min_behind: offsets of a
-    log that are to be read. latest: as LATEST_JOBS.
+    connect: a reader of its own. clock: monotonic, in seconds. min_behind: offsets of the log that are to be read.
+    latest: as LATEST_JOBS.
     """
 
     def __init__(
         self,
         recognizer: EarlyRecognizer,
-        connect: Callable[[str], LogReader],
+        connect: Callable[[], LogReader],
         clock: Callable[[], float],
         min_behind: int = MIN_BEHIND,
         latest: int = LATEST_JOBS,
@@ -128,82 +102,83 @@ class EarlyReader:
         self._connect = connect
         self._clock = clock
         self._min_behind, self._latest = min_behind, latest
-        self._logs: dict[str, _Early] = {}
+        self._reader: LogReader | None = None
+        """None where there is nothing to read early."""
+        self._works: set[str] = set()
+        """Of which earlier jobs were read, by their rows of `jobs`."""
         self._due = clock()
 
-    def begin(self, logs: Iterable[ReadLog]) -> bool:
-        """Read further logs, those of which the modeler has much before itself; whether any log is read.
+    def begin(self, behind: Follower) -> bool:
+        """Read the log if the modeler has much before itself, as its follower says; whether it is read.
 
         Raises LogUnavailable and ReadRefused.
         """
-        for log in logs:
-            self._begin(log)
-        return bool(self._logs)
-
-    def _begin(self, log: ReadLog) -> None:
-        with self._connect(log.endpoint) as reader:
+        self.close()
+        with ExitStack() as stack:
+            reader = stack.enter_context(self._connect())
             newest = reader.read("blocks", -1, 1).next_offset
-            if newest - max(log.follower.delivered.values()) < self._min_behind:
-                return
+            if newest - max(behind.delivered.values()) < self._min_behind:
+                return False
             oldest = reader.read("jobs", -self._latest, 1).next_offset
             found, _ = ask(
                 reader,
-                'SELECT min("offset") FILTER (assigned IS NULL) AS first, max("offset") AS last FROM jobs'
+                "SELECT min(log_offset) FILTER (assigned IS NULL) AS first, max(log_offset) AS last FROM jobs"
                 " LEFT JOIN (SELECT DISTINCT job, true AS assigned FROM assignments) USING (job)"
-                f' WHERE "offset" >= {oldest}',
+                f" WHERE log_offset >= {oldest}",
             )
+            stack.pop_all()
         first, last = (int(column[0].as_py() or 0) for column in found.columns)
-        follower = Follower(reader, TABLES)
-        follower.offsets = dict.fromkeys(TABLES, first - 1 if first else last) | {"work_edits": 0}
-        self._logs[log.endpoint] = _Early(log, follower, reader, first or last + 1)
+        self._behind, self._reader = behind, reader
+        self._follower = Follower(reader, TABLES)
+        self._follower.offsets = dict.fromkeys(TABLES, first - 1 if first else last) | {"work_edits": 0}
+        self._first = first or last + 1
+        """The offset from which on all jobs are read."""
+        return True
 
     def poll(self, now: float) -> bool:
-        """Read what is new, from time to time; whether there is a log left of which older rows are read."""
-        if self._clock() >= self._due:
-            for endpoint, early in list(self._logs.items()):
-                try:
-                    for rows in _rounds(early.follower):
-                        if "jobs" in (tables := dict(rows)):
-                            self._read_older(early, tables["jobs"], now)
-                        for table, columns in rows:
-                            self._read(table, columns, now)
-                        self.recognizer.step(now)
-                except (LogUnavailable, ReadRefused):
-                    continue  # whoever follows the log says so
-                if min(early.log.follower.offsets[table] for table in TABLES) >= max(early.follower.offsets.values()):
-                    del self._logs[endpoint]
-                    early.reader.close()
+        """Read what is new, from time to time; whether older rows of the log are still to be read."""
+        if self._clock() >= self._due and self._reader is not None:
+            # Whoever follows the log says so where it does not answer.
+            with suppress(LogUnavailable, ReadRefused):
+                for rows in _rounds(self._follower):
+                    if "jobs" in (tables := dict(rows)):
+                        self._read_older(self._reader, tables["jobs"], now)
+                    for table, columns in rows:
+                        self._read(table, columns, now)
+                    self.recognizer.step(now)
+                if min(self._behind.offsets[table] for table in TABLES) >= max(self._follower.offsets.values()):
+                    self.close()
             self.recognizer.step(now)
             self._due = self._clock() + PAUSE_SECONDS
-        return bool(self._logs)
+        return self._reader is not None
 
-    def _read_older(self, early: _Early, jobs: Mapping[str, Column], now: float) -> None:
+    def _read_older(self, reader: LogReader, jobs: Mapping[str, Column], now: float) -> None:
         """Read which of these jobs are assigned, and earlier jobs of the work of those that are not.
 
         Raises LogUnavailable and ReadRefused: jobs of which this is not known are left to the modeler.
         """
         of_round = f"job IN (SELECT {names_as_rows(jobs['job'])})"
-        for page in select(early.reader, "assignments", of_round):
+        for page in select(reader, "assignments", of_round):
             self._read("assignments", page.columns, now)
         rows = zip(jobs["workload"], jobs["job"], strict=True)
         waiting = dict.fromkeys(work for work, job in rows if not self.recognizer.is_assigned(job))
-        unknown = [work for work in waiting if work not in early.works][-MAX_WORKS:]
+        unknown = [work for work in waiting if work not in self._works][-MAX_WORKS:]
         if not unknown:
             return
         earlier = (
-            f'WITH earlier AS (SELECT job, workload AS work, "offset" AS began FROM jobs WHERE "offset" < {early.first}'
-            f" AND workload IN (SELECT {names_as_rows(unknown)})), grouped AS (SELECT job, arg_max(workload, "
-            '"offset") AS "group" FROM assignments WHERE job IN (SELECT job FROM earlier) GROUP BY job), numbered AS'
-            ' (SELECT job, row_number() OVER (PARTITION BY work, "group" ORDER BY began DESC) AS number FROM earlier'
-            f" LEFT JOIN grouped USING (job)) SELECT job FROM numbered WHERE number <= {OF_GROUP}"
-            f" ORDER BY number LIMIT {self._latest}"
+            "WITH earlier AS (SELECT job, workload AS work, log_offset AS began FROM jobs"
+            f" WHERE log_offset < {self._first} AND workload IN (SELECT {names_as_rows(unknown)})),"
+            " grouped AS (SELECT job, arg_max(workload, log_offset) AS history FROM assignments"
+            " WHERE job IN (SELECT job FROM earlier) GROUP BY job), numbered AS (SELECT job, row_number() OVER"
+            " (PARTITION BY work, history ORDER BY began DESC) AS number FROM earlier LEFT JOIN grouped USING (job))"
+            f" SELECT job FROM numbered WHERE number <= {OF_GROUP} ORDER BY number LIMIT {self._latest}"
         )
         for table in ("assignments", "jobs", "works"):
             # Sidecars may have written what the first of the round asks for before its row of `jobs`.
             also = f" OR {of_round}" if table == "works" else ""
-            for page in select(early.reader, table, f"job IN ({earlier}){also}"):
+            for page in select(reader, table, f"job IN ({earlier}){also}"):
                 self._read(table, page.columns, now)
-        early.works.update(unknown)
+        self._works.update(unknown)
         self.recognizer.step(now)
 
     def _read(self, table: str, columns: Mapping[str, Column], now: float) -> None:
@@ -211,9 +186,10 @@ class EarlyReader:
             self.recognizer.read(table, columns, now)
 
     def close(self) -> None:
-        """Close the connections."""
-        for early in self._logs.values():
-            early.reader.close()
+        """Close the connection."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
 
 
 def _rounds(follower: Follower) -> Iterator[Sequence[Rows]]:

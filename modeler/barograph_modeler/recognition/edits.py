@@ -20,13 +20,13 @@ class WorkEdit(NamedTuple):
     action: str
     argument: str
     editor: str = ""
-    at: float = 0.0
+    time: float = 0.0
 
 
 def edits(columns: Mapping[str, Any]) -> Iterator[WorkEdit]:
     """The edits in rows of the table."""
-    for target, action, argument, editor, at in zip(*(columns[name] for name in WorkEdit._fields), strict=True):
-        yield WorkEdit(target, action, argument, editor, float(at))
+    for target, action, argument, editor, time in zip(*(columns[name] for name in WorkEdit._fields), strict=True):
+        yield WorkEdit(target, action, argument, editor, float(time))
 
 
 def apply(edit: WorkEdit, recognizer: Recognizer, now: float) -> tuple[Merge | None, list[Output]]:
@@ -38,13 +38,13 @@ def apply(edit: WorkEdit, recognizer: Recognizer, now: float) -> tuple[Merge | N
                 merge = recognizer.join(edit.target, edit.argument, f"merged by {edit.editor}", now)
                 text = f"{edit.target} is one with {edit.argument}"
             case "split":
-                names = recognizer.split(edit.target, frozenset(edit.argument.splitlines()), edit.at)
+                names = recognizer.split(edit.target, frozenset(edit.argument.splitlines()), edit.time)
                 text = f"{edit.target} is split: {', '.join(names)}"
             case _:
                 return None, []  # names are for readers
         kind = "work-edited"
     except UnknownWork as error:
         text, kind = str(error), "work-edit-refused"
-    if now - edit.at > ANSWERED_SECONDS:
+    if now - edit.time > ANSWERED_SECONDS:
         return merge, []
-    return merge, [Output("events", 1, {"source": edit.target, "kind": kind, "rows": 1, "detail": text, "at": now})]
+    return merge, [Output("events", 1, {"source": edit.target, "kind": kind, "rows": 1, "detail": text, "time": now})]

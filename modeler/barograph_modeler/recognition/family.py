@@ -47,6 +47,11 @@ HINT: Final = 0.5
 """Tolerances by which runs must communicate differently for their times to count as other work."""
 PACE_SPREAD: Final = 0.03
 """Standard deviation of the logarithm of the times of runs of like work, before any is known."""
+LONGER: Final = 0.05
+"""Logarithm of the time by which a run that communicates otherwise is longer than all others of its request, to be one
+that a disturbance may have made do so."""
+SAME_TIME: Final = 0.02
+"""Largest distance of the logarithms of two runtimes that are equal."""
 NAMED: Final = 3
 """Features named in a reason; further ones are counted."""
 
@@ -203,7 +208,7 @@ class Group:
         self.is_other_work = False
         """Whether its first run did other work than runs that asked for the same."""
         self._spread, self._pace = Spread(spread), Spread(pace or _spread_of_times())
-        self._times: deque[RunTime] = deque(maxlen=JOBS)
+        self.times: deque[RunTime] = deque(maxlen=JOBS)
         """Of the latest healthy runs."""
 
     def add(self, request: Request | None) -> None:
@@ -221,14 +226,14 @@ class Group:
         if time is not None:
             if (known := self._alike(time)) is not None:
                 self._pace.learn([known[0]], known[1])
-            self._times.append(time)
+            self.times.append(time)
         for when, signature in signatures.items():
             self._pool(when, signature, 1.0)
 
     def unite(self, other: Group) -> None:
         """Learn the runs of another group, which do the same."""
         self.healthy += other.healthy
-        self._times.extend(other._times)
+        self.times.extend(other.times)
         for when, pooled in other.traffic.items():
             self._pool(when, pooled.total, pooled.runs)
 
@@ -240,8 +245,15 @@ class Group:
 
     def _alike(self, time: RunTime) -> tuple[float, int] | None:
         """Logarithm of a time over the mean of those of runs of as many sync points, and their number."""
-        logs = [one.log_seconds for one in self._times if _are_equal(one.points, time.points)]
+        logs = [one.log_seconds for one in self.times if _are_equal(one.points, time.points)]
         return (time.log_seconds - math.fsum(logs) / len(logs), len(logs)) if logs else None
+
+    def stops_by_the_clock(self, run: RunTime | None) -> bool:
+        """Whether a run of another number of sync points took as long as one of the group: work is not what ends it."""
+        return run is not None and any(
+            abs(earlier.log_seconds - run.log_seconds) <= SAME_TIME and not _are_equal(earlier.points, run.points)
+            for earlier in self.times
+        )
 
     def difference(self, when: float, signature: Signature) -> Difference | None:
         """How a run differs by then from those of the group in what it communicates; None if that is unknown.
@@ -254,16 +266,16 @@ class Group:
 
     def has_other_length(self, other: Group) -> bool:
         """Whether its latest run had another number of sync points than all of another group, as far as is known."""
-        if not (self._times and other._times):
+        if not (self.times and other.times):
             return False
-        return not any(_are_equal(one.points, self._times[-1].points) for one in other._times)
+        return not any(_are_equal(one.points, self.times[-1].points) for one in other.times)
 
     def is_apart(self, other: Group, traffic: float) -> bool:
         """Whether the runs of another group communicate and take otherwise: together by more than the tolerance.
 
         Either may differ by chance, or by a disturbance. traffic: their `excess`.
         """
-        pairs = [(known, one) for one in other._times if (known := self._alike(one)) is not None]
+        pairs = [(known, one) for one in other.times if (known := self._alike(one)) is not None]
         if not pairs or traffic <= HINT:
             return False
         apart = math.fsum(distance for (distance, _), _ in pairs) / len(pairs)
@@ -360,6 +372,12 @@ class Family:
         if len(self._requests) > 2 * sum(len(one.requests) for one in self.groups.values()):
             self._requests = {one: group.name for group in self.groups.values() for one in group.requests}
 
+    def forget_oldest(self, requests: int) -> None:
+        """Forget the groups that had no run for longest, until so many requests are kept; the newest group stays."""
+        while len(self._requests) > requests and len(self.groups) > 1:
+            self.groups.popitem(last=False)
+            self._requests = {one: group.name for group in self.groups.values() for one in group.requests}
+
     def decide_again(
         self, job: str, name: str, request: Request | None, when: float, signature: Signature
     ) -> Decision | None:
@@ -407,8 +425,8 @@ class Family:
     ) -> Decision:
         """Move a run that was slow or fast, and had another number of sync points than its group, to one of its own.
 
-        It did other work, or it works for a certain time. The former is proven where such work is known, and else by a
-        second run with as many. From then on runs that communicate as both are judged by themselves.
+        It did other work: that is proven where such work is known, and else by a second run with as many. From then on
+        runs that communicate as both are judged by themselves.
         """
         known = (one.name for one in self.groups.values() if one.unproven and _are_equal(one.unproven, points))
         label = label_of((request.label if request is not None else UNKNOWN, job))
@@ -421,6 +439,38 @@ class Family:
         group.unproven = 0 if into or self.is_open else points
         group.learn(signatures)
         return decision
+
+    def may_be_disturbed(self, name: str, time: RunTime | None) -> bool:
+        """Whether a group's only run communicated otherwise than runs that asked for the same, and took longer."""
+        group = self.groups[name]
+        if not group.is_other_work or group.healthy or time is None:
+            return False
+        longest = max((run.log_seconds for other in self._of_same_request(group) for run in other.times), default=None)
+        return longest is not None and time.log_seconds > longest + LONGER
+
+    def prove(self, name: str, signatures: Mapping[float, Signature], time: RunTime) -> Merge | None:
+        """Learn a run that may have been disturbed: it is other work if an earlier such run communicated alike.
+
+        Until then no run is compared with it. Programs that balance their load or deal out work communicate otherwise
+        because they are disturbed.
+        """
+        group = self.groups[name]
+        group.learn(signatures, time)
+        unproven = [one for one in self.groups.values() if one is not group and one.unproven and one.traffic]
+        if like := min((one for one in unproven if group.excess(one) <= 1), key=group.excess, default=None):
+            like.unproven = 0
+            return self._unite(group, like, f"communicates as an earlier run of {like.name}, which was as long")
+        group.unproven = max(time.points, 1)
+        for other in self._of_same_request(group):
+            self._requests.update(dict.fromkeys(group.requests.keys() & other.requests.keys(), other.name))
+        return None
+
+    def _of_same_request(self, group: Group) -> list[Group]:
+        """The other groups with runs that asked for the same, those with most healthy runs last."""
+        others = [
+            one for one in self.groups.values() if one is not group and group.requests.keys() & one.requests.keys()
+        ]
+        return sorted((one for one in others if not one.unproven), key=lambda one: one.healthy)
 
     def _may_hold(self, group: Group, request: Request | None) -> bool:
         """Whether a run of this request, None if unknown, may belong to a group."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -21,8 +21,8 @@ WAIT_SECONDS: Final = 5.0
 FAMILIES: Final = 10_000
 MAX_REASON: Final = 200
 """Characters of an agent's reason that are written on."""
-REQUESTS: Final = 100_000
-"""Families, and requests of all of them, that are kept: beyond them the family is forgotten that had no job longest."""
+MAX_BYTES, KEPT_SHARE = 256 << 20, 0.9
+"""Estimated bytes of all requests; beyond them families without a job for longest are forgotten, to this share."""
 APPLICATIONS: Final = 10_000
 JOBS: Final = 20_000
 """Jobs waiting, or running, whose groups are known; the oldest are forgotten."""
@@ -99,7 +99,7 @@ class Recognizer(Stateful):
         """Jobs that have a group, and of which is known only now what they asked for."""
         self._has_evidence = False
         self._size = 0
-        """Requests kept, of all families, or more: what merges and groups have lost is not subtracted at once."""
+        """Bytes of the requests of all families, or more: what they have lost is not subtracted at once."""
         self.quarantine = Quarantine(self.forget)
         """The owner of several processors replaces it with the one that they share."""
         self.outputs: list[Output] = []
@@ -212,9 +212,6 @@ class Recognizer(Stateful):
             return None
         decision = family.decide_again(job, place.group, place.request, when, signature)
         if decision is None:
-            if not place.is_recorded:
-                # Whoever waits for it knows now that the group remains.
-                self._write(job, family.name, Decision(place.group, place.how, place.reason), now)
             return None
         family.move(job, place.group, decision, place.request)
         self._places[job] = place._replace(
@@ -223,18 +220,26 @@ class Recognizer(Stateful):
         self._write(job, family.name, decision, now)
         return decision.group
 
-    def separate(self, job: str, points: int, now: float) -> Assigned | None:
+    def confirm(self, job: str, now: float, *, is_doubtful: bool) -> None:
+        """Write that a job that has ended remains in its group, if it is_doubtful or has communicated: alerts waits."""
+        place = self._places.get(job)
+        family = self._families.get(place.family) if place is not None else None
+        is_due = (is_doubtful or job in self._signatures) and all(one.columns["job"] != job for one in self.outputs)
+        if is_due and place is not None and family is not None and not place.is_recorded:
+            self._write(job, family.name, Decision(place.group, place.how, place.reason), now)
+
+    def separate(self, job: str, points: int, time: RunTime | None, now: float) -> Assigned | None:
         """The own group of a job that has ended, slow or fast, with another number of sync points than its group.
 
-        None where no runs that asked for the same are known to have done different work: its verdict stands.
+        time: how long it took, None if unknown. None where no runs of the request have done different work, or where
+        the run stops by the clock: its verdict stands.
         """
         place, signature = self._places.get(job), self._signatures.get(job)
         family = self._families.get(place.family) if place is not None else None
         if place is None or family is None or place.group not in family.groups:
             return None
-        if not family.is_open or not signature or place.how == "like":
-            if not place.is_recorded:
-                self._write(job, family.name, Decision(place.group, place.how, place.reason), now)
+        is_stopped = family.groups[place.group].stops_by_the_clock(time)
+        if not family.is_open or not signature or place.how == "like" or is_stopped:
             return None
         decision = family.separate(job, place.group, place.request, signature, points)
         self._places[job] = place._replace(group=decision.group, how=decision.how, reason=decision.reason)
@@ -244,7 +249,6 @@ class Recognizer(Stateful):
     def _assign(self, job: str, waiting: _Waiting, now: float) -> str:
         assert waiting.row is not None
         key, family = self._family(waiting.row)
-        before = family.size
         decision = family.decide(waiting.request)
         request = waiting.request
         if (recorded := self._recorded.pop(job, None)) is not None:
@@ -255,20 +259,20 @@ class Recognizer(Stateful):
         elif waiting.reason and request is None:
             decision = decision._replace(reason=f"{decision.reason}: {waiting.reason[:MAX_REASON]}")
         family.add(job, decision.group, request, known=recorded is not None)
-        self._size += family.size - before
-        if self._size > REQUESTS:
-            self._forget()
+        if request is not None and decision.how != "same":
+            self._size += memory([request])
+        if self._size > MAX_BYTES:
+            # Of families that had no job for longest.
+            groups = {name: family.groups.values() for name, family in self._families.items()}
+            sizes = {name: sum(memory(one.requests) for one in every) for name, every in groups.items()}
+            self._size = sum(sizes.values())
+            while self._size > KEPT_SHARE * MAX_BYTES and len(self._families) > 1:
+                self._size -= sizes[self._families.popitem(last=False)[0]]
         place = _Place(key, *decision[:3], request, waiting.asked, decision.differ, recorded is not None)
         lru.store(self._places, job, place, JOBS)
         if recorded is None:
             self._write(job, family.name, decision, now)
         return decision.group
-
-    def _forget(self) -> None:
-        """Forget the families that had no job for longest."""
-        self._size = sum(family.size for family in self._families.values())
-        while self._size > REQUESTS and len(self._families) > 1:
-            self._size -= self._families.popitem(last=False)[1].size
 
     def _family(self, row: Mapping[str, Any]) -> tuple[str, Family]:
         """The family of a job's owner, and its key."""
@@ -280,6 +284,16 @@ class Recognizer(Stateful):
         key = name if is_first else f"{name} {owner}"
         make = partial(Family, name, relevance, owner, is_first=is_first)
         return key, lru.get(self._families, key, make, FAMILIES)
+
+    def group_of(self, cluster: str, app: str, user: str, ranks: int, nodes: int | None, request: Request) -> str:
+        """The group that a run of a user would be of, at any number of nodes where it is None; empty without one."""
+        owner = self._owner({"user": user})
+        name = f"{cluster}/{app}@{ranks}x{'' if nodes is None else nodes}"
+        for family in reversed(self._families.values()):
+            is_meant = family.name.startswith(name) if nodes is None else family.name == name
+            if is_meant and family.owner == owner and (found := family.decide(request)).how in ("same", "like"):
+                return found.group
+        return ""
 
     def _owner(self, row: Mapping[str, Any]) -> str:
         """Whose history a job belongs to, by its row of `jobs`."""
@@ -311,12 +325,16 @@ class Recognizer(Stateful):
         if place.how == "like" and place.request is not None:
             family.learn(place.group, place.request, place.differ, healthy=healthy)
         if not healthy:
-            if other_length and signature and place.how != "like":
+            is_stopped = family.groups[place.group].stops_by_the_clock(time)
+            if other_length and signature and place.how != "like" and not is_stopped:
                 decision = family.separate(job, place.group, place.request, signature, other_length)
                 self._write(job, family.name, decision, now)
             return None
-        family.groups[place.group].learn(signature, time)
-        merge = family.merge(place.group, lambda other: is_like(place.group, other))
+        if time is not None and family.may_be_disturbed(place.group, time):
+            merge = family.prove(place.group, signature, time)
+        else:
+            family.groups[place.group].learn(signature, time)
+            merge = family.merge(place.group, lambda other: is_like(place.group, other))
         if merge is not None:
             self._write_merge(family, merge, now)
         return merge
@@ -355,7 +373,12 @@ class Recognizer(Stateful):
 
     def _write(self, job: str, family: str, decision: Decision, now: float) -> None:
         columns = {"job": job, "workload": decision.group, "family": family, "how": decision.how}
-        self.outputs.append(Output("assignments", 1, {**columns, "reason": decision.reason, "at": now}))
+        self.outputs.append(Output("assignments", 1, {**columns, "reason": decision.reason, "time": now}))
+
+
+def memory(requests: Iterable[Request]) -> int:
+    """Estimated bytes of requests, each in a group of its own."""
+    return sum(2_500 + 160 * len(one.features) for one in requests)
 
 
 def _rows(columns: Mapping[str, Column]) -> list[dict[str, Any]]:

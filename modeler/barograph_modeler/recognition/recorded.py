@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from barograph_agent.settings import agent
-from barograph_agent.work.evidence import WorkEvidence
+from barograph_agent.work.fingerprint import WorkEvidence
 from barograph_agent.work.salt import Salt
 
 _NUMBER: Final = re.compile(r"[0-9]+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
@@ -68,7 +69,7 @@ class Request(NamedTuple):
                 features.pop(f"word {one.word + 1}", None)
             features[name] = one.digest or f"{one.bytes} bytes"
         features |= {FOLDER + name: folder[name] for name in sorted(folder)[:FILES]}
-        return cls(tuple(sorted(features.items())))
+        return cls(tuple(sorted((sys.intern(name), value) for name, value in features.items())))
 
     def asked(self, row: Mapping[str, Any]) -> Asked:
         """This request apart from its numbers. row: its row of `works`. Raises ValueError as `of_row`."""
@@ -116,6 +117,11 @@ class Asked(NamedTuple):
 
     form: Request
     numbers: tuple[tuple[str, str], ...]
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether this is what a scheduler has recorded of an imported run, and not what a watched one asked for."""
+        return any(name.removeprefix(FOLDER) in RECORDED for name, _ in self.form.features)
 
 
 def label_of(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from barograph_modeler.maxima.runtime import MINIMUM_RUNS, PRIOR_SECONDS, REACH, repeated_spread
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, NO_REPEATS, PRIOR_SECONDS, REACH, Repeats, repeated_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.maxima.tails import MIN_TAIL
 from barograph_modeler.scaling.mixture import Mixture
@@ -19,10 +19,18 @@ MAX_LIMIT_RATIO: Final = 400.0
 """Ratio of upper to lower limit up to which a time limit is proposed, and of that to the median."""
 WIDE: Final = 20.0
 """Ratio of upper to lower limit from which a prediction is vague: it has a warning, and nothing follows from it."""
+MAX_LOG: Final = 500.0
+"""Largest distance of the median from a second, in logarithms: no number of an answer is infinite or 0."""
 MAX_REACH: Final = 1e6
 """Largest ratio of a limit to the median. Limits farther away, of runs that contradict each other, are cut there."""
 OWN_RUNS: Final = "runs at this scale"
 """The model of a scale that was run often enough, or that is the only one."""
+OTHERS_RUNS: Final = "runs of others at this scale"
+"""The model of a scale that was run, but not by what is in question."""
+BETWEEN_GROUPS: Final = Repeats(squares=2.0, freedom=2.0)
+"""The prior of what such work takes beside that of others: two runs that differ from it by a factor of e."""
+CONTRADICTION: Final = 3.0
+"""Standard deviations between the runs of a scale and the curve of the others from which only the runs count."""
 OTHER_WORK: Final = 1.5
 """Ratio of the longest to the shortest run of a scale from which they may have done different work."""
 DECAY: Final = 4.0
@@ -33,6 +41,7 @@ AS_THEY_WERE: Final = "The machine and the program are as they were."
 def central_limits(logarithms: Mixture) -> tuple[float, float, float]:
     """Median, lower and upper limit in seconds of a distribution of log seconds."""
     lower, middle, upper = logarithms.quantiles([TAIL, 0.5, 1 - TAIL]).tolist()
+    middle = min(max(middle, -MAX_LOG), MAX_LOG)
     reach = float(np.log(MAX_REACH))
     logs = (middle, max(lower, middle - reach), min(upper, middle + reach))
     middle, lower, upper = (float(np.exp(one)) for one in logs)
@@ -63,13 +72,14 @@ class Prediction:
     """The distribution of log seconds."""
 
     def perhaps_times(self, ratio: float, condition: str) -> Prediction:
-        """The prediction where the runtime may be the same, or `ratio` times as long: equal odds. ratio: above 0.
-
-        condition: one sentence.
+        """The prediction where the runtime may be the same, or `ratio` times as long: equal odds, and the latter is
+        expected, as the median is a time that neither takes. ratio: above 0. condition: one sentence.
         """
         shifted = self.logarithms.shifted(float(np.log(ratio)))
         both = Mixture.joined([(0.5, self.logarithms), (0.5, shifted)])
-        return replace(self.distributed(both), conditions=(*self.conditions, condition))
+        found = self.distributed(both)
+        expected = min(max(ratio * self.expected_seconds, found.lower_seconds), found.upper_seconds)
+        return replace(found, expected_seconds=expected, conditions=(*self.conditions, condition))
 
     def times(self, ratio: float, spread: float, condition: str) -> Prediction:
         """The prediction of what takes `ratio` times as long, above 0. spread: of the logarithm of the ratio.
@@ -90,6 +100,11 @@ class Prediction:
         return replace(self, expected_seconds=expected, lower_seconds=lower, upper_seconds=upper, logarithms=logarithms)
 
     @property
+    def own_runs(self) -> int | None:
+        """The runs behind the distribution, 0 where all were of other work; None where there are laws behind it."""
+        return self.runs if OWN_RUNS in self.model else 0 if OTHERS_RUNS in self.model else None
+
+    @property
     def spread(self) -> float:
         """The spread of log seconds, of the widest part of the distribution."""
         return float(np.max(self.logarithms.spreads))
@@ -107,13 +122,7 @@ class Prediction:
     def time_limit(self, tail: float) -> float:
         """The seconds that a run exceeds with probability `tail`, at most MAX_LIMIT_RATIO times the median."""
         limit = self.logarithms.quantile(1 - max(tail, MIN_TAIL))
-        return math.exp(min(limit, math.log(MAX_LIMIT_RATIO * self.expected_seconds)))
-
-    def quantile(self, p: float) -> float:
-        """The p-quantile of the runtime in seconds. p: between 0 and 1, both excluded."""
-        if not 0 < p < 1:
-            raise ValueError(f"p is {p}, expected a number between 0 and 1, both excluded")
-        return float(np.exp(self.logarithms.quantile(p)))
+        return math.exp(min(limit, math.log(MAX_LIMIT_RATIO) + math.log(self.expected_seconds)))
 
 
 @dataclass(frozen=True)
@@ -145,17 +154,26 @@ def expected_log(log_seconds: Floats) -> float:
     return float(log_seconds.mean()) if log_seconds.size < MINIMUM_RUNS else latest_point(log_seconds)
 
 
-def from_runs(seconds: Floats, ranks: float) -> Prediction:
+def from_runs(
+    seconds: Floats, ranks: float, others: Repeats = NO_REPEATS, curve: tuple[float, float] | None = None
+) -> Prediction:
     """The prediction for a scale from its own runs, with the limits of `runtime_limits`.
 
-    seconds: (runs,), one or more, the oldest first.
+    seconds: (runs,), one or more, the oldest first. others: repeated runs of other scales. curve: what these scales
+    show of this one, the mean and standard deviation of log seconds without the spread of runs. Both are combined with
+    weights of their precisions, unless CONTRADICTION standard deviations are between them.
     """
     logs = np.log(seconds)
     n = logs.size
-    spread, freedom = repeated_spread(logs)
-    mixture = Mixture.single(float(logs.mean()), spread * float(np.sqrt(1 + 1 / n)), freedom)
+    spread, freedom = repeated_spread(logs, others)
+    mean, middle, variance = float(logs.mean()), expected_log(logs), spread**2 / n
+    if curve is not None and abs(mean - curve[0]) < CONTRADICTION * math.hypot(curve[1], math.sqrt(variance)):
+        own = curve[1] ** 2 / (curve[1] ** 2 + variance)
+        mean = middle = own * mean + (1 - own) * curve[0]
+        variance *= own
+    mixture = Mixture.single(mean, math.sqrt(spread**2 + variance), freedom)
     _, lower, upper = central_limits(mixture)
-    middle = math.exp(expected_log(logs))
+    middle = math.exp(middle)
     # After a change the latest runs may be beyond the limits of all.
     lower, upper = min(lower, middle), max(upper, middle)
     warnings = []
@@ -168,3 +186,17 @@ def from_runs(seconds: Floats, ranks: float) -> Prediction:
         warnings.append(f"The longest run at this scale took {ratio} times as long as the shortest: works may differ.")
     model = {OWN_RUNS: 1.0}
     return Prediction(middle, lower, upper, model, n, 1, int(ranks), 0, (AS_THEY_WERE,), tuple(warnings), mixture)
+
+
+def from_others(own: Floats, seconds: Floats, ranks: float, repeats: Repeats) -> Prediction:
+    """The prediction of work with few runs or none, `own`, beside the runs of other work at its scale, `seconds`.
+
+    repeats: of the runs of each work. ranks: of the scale.
+    """
+    if own.size >= seconds.size:
+        return from_runs(own, ranks, repeats)
+    found = from_runs(seconds, ranks, BETWEEN_GROUPS)
+    if own.size:
+        return from_runs(own, ranks, repeats, (float(np.log(seconds).mean()), found.spread))
+    warnings = ("None of these runs is known to be of the same work.", *found.warnings)
+    return replace(found, model={OTHERS_RUNS: 1.0}, warnings=warnings)

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from barograph_modeler.maxima.runtime import Repeats
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
 
@@ -22,7 +23,7 @@ class Configurations:
     """Columns with a row per configuration, in order of ranks, then size.
 
     ranks: (m,). sizes: (m, k), k numbers that make up the size. log_seconds: (m,), medians of repeats. repeats: (m,),
-    their number. variance: of repeats in log seconds, shrunk towards 0 if there are few.
+    their number. variance: of repeats in log seconds, shrunk towards 0 if there are few; spread: what they show of it.
     """
 
     ranks: Floats
@@ -30,6 +31,7 @@ class Configurations:
     log_seconds: Floats
     repeats: Floats
     variance: float
+    spread: Repeats
 
     @classmethod
     def of(cls, runs: Runs) -> Configurations:
@@ -37,11 +39,18 @@ class Configurations:
         found, inverse = np.unique(np.column_stack([runs.ranks, runs.sizes]), axis=0, return_inverse=True)
         groups = [np.log(runs.seconds[inverse.ravel() == i]) for i in range(len(found))]
         squares = sum(float(((some - some.mean()) ** 2).sum()) for some in groups)
-        variance = squares / (sum(some.size - 1 for some in groups) + NO_REPEATS)
+        spread = Repeats(squares, float(len(runs) - len(groups)))
         kept = np.unique(np.linspace(0, len(found) - 1, MAX_CONFIGURATIONS).astype(int))
         medians = np.array([np.median(some) for some in groups])
         counts = np.array([float(some.size) for some in groups])
-        return cls(found[kept, 0], found[kept, 1:], medians[kept], counts[kept], variance)
+        return cls(
+            found[kept, 0],
+            found[kept, 1:],
+            medians[kept],
+            counts[kept],
+            squares / (spread.freedom + NO_REPEATS),
+            spread,
+        )
 
     def __len__(self) -> int:
         return self.ranks.size

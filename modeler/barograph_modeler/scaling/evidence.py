@@ -30,9 +30,9 @@ class Misfit(NamedTuple):
     odds: float
 
 
-MISFITS: Final = (Misfit(0.08, 0.05, 1.0), Misfit(10.0, 1.0, 0.5))
+MISFITS: Final = (Misfit(0.08, 0.05, 1.0), Misfit(10.0, 1.0, 20.0))
 """A curve that drifts away from its shape and is measured well, and one that keeps its shape and has scales that were
-measured on a bad day."""
+measured on a bad day: odds by the ten public sets."""
 FREEDOM: Final = 4.0
 """Degrees of freedom of the prior on the spread."""
 
@@ -62,8 +62,12 @@ class FittedShapes(NamedTuple):
         return np.asarray(np.sqrt((FREEDOM * expected**2 + self.squares) / self.freedom))
 
     def log_likelihood(self, expected: float) -> Floats:
-        """Log likelihood of each shape, but for a term that all evidence of the same runs shares."""
-        return np.asarray(self.volume - self.freedom * np.log(self.spread(expected)))
+        """Log likelihood of each shape, but for a term that all evidence of the same runs shares.
+
+        The marginal likelihood over the spread, whose square has a scaled inverse chi-square prior of FREEDOM degrees
+        (Gelman et al., Bayesian Data Analysis, section 2.6): its normaliser is FREEDOM log expected.
+        """
+        return np.asarray(self.volume + FREEDOM * np.log(expected) - self.freedom * np.log(self.spread(expected)))
 
 
 class ShapeEvidence:

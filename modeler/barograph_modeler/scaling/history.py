@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.protocol.tables import MAX_RANKS
 from barograph_modeler.maxima.sample import Floats
+
+MIN_SECONDS, MAX_SECONDS = 1e-9, 1e12
+"""Of a run: what is outside is no runtime of a program."""
+RUNTIME: Final = f"a number from {MIN_SECONDS:g} to {MAX_SECONDS:g}"
+MAX_SIZE: Final = 1e99
+"""Of a number of a size; MIN is its inverse: products and ratios of such numbers are finite."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,9 @@ class Runs:
         _require("nodes are", columns["nodes"], ~known | _is_count(columns["nodes"]), "a whole number above 0")
         _require("nodes are", columns["nodes"], ~known | ~(columns["nodes"] > whole), "at most the number of ranks")
         flat = columns["size"].reshape(-1)
-        _require("size is", flat, _is_positive(flat), "a finite number above 0", flat.size // max(count, 1))
-        _require("seconds are", columns["seconds"], _is_positive(columns["seconds"]), "a finite number above 0")
+        wanted = f"a number from {1 / MAX_SIZE:g} to {MAX_SIZE:g}"
+        _require("size is", flat, (flat >= 1 / MAX_SIZE) & (flat <= MAX_SIZE), wanted, flat.size // max(count, 1))
+        _require("seconds are", columns["seconds"], is_runtime(columns["seconds"]), RUNTIME)
         for column in columns.values():
             column.flags.writeable = False
         return cls(**columns)
@@ -113,8 +121,9 @@ def _column(name: str, values: npt.ArrayLike) -> Floats:
     return column
 
 
-def _is_positive(values: Floats) -> npt.NDArray[np.bool_]:
-    return np.isfinite(values) & (values > 0)
+def is_runtime(seconds: Floats) -> npt.NDArray[np.bool_]:
+    """Whether a program may have run for so long."""
+    return (seconds >= MIN_SECONDS) & (seconds <= MAX_SECONDS)
 
 
 def _is_count(values: Floats) -> npt.NDArray[np.bool_]:

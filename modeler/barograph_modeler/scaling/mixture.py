@@ -56,6 +56,10 @@ class Mixture:
         """
         return replace(self, centre=self.quantile(0.5), below=below, above=above)
 
+    def plain(self) -> Mixture:
+        """The mixture as it was before it was widened."""
+        return replace(self, centre=0.0, below=1.0, above=1.0)
+
     def shifted(self, distance: float) -> Mixture:
         """The mixture of all values plus `distance`."""
         return replace(self, means=self.means + distance, centre=self.centre + distance)
@@ -67,7 +71,7 @@ class Mixture:
     def quantiles(self, p: Sequence[float]) -> Floats:
         """The p-quantiles, found together by Newton's method within a bracket: (levels,)."""
         if np.ndim(self.centre) == 0 and not self._is_plain:
-            return self._stretched(replace(self, centre=0.0, below=1.0, above=1.0).quantiles(p))
+            return self._stretched(self.plain().quantiles(p))
         levels = np.array(p)
         reach = self._stretched(self.means + self.spreads * self._units(levels))
         # A quantile of the mixture lies between the smallest and the largest of its components' quantiles.

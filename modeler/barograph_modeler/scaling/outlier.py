@@ -15,6 +15,9 @@ MIN_DISTANCE: Final = 0.25
 RATIO: Final = 8.0
 """Least ratio to the largest distance of the others, without that scale."""
 
+LARGEST_RATIO: Final = 3.0
+"""The same for the largest scale, which stays, as a curve may turn there."""
+
 
 def outlying_scale(known: Configurations) -> int | None:
     """The position of the one scale of one size that does not belong to the curve; None if there is none.
@@ -29,6 +32,19 @@ def outlying_scale(known: Configurations) -> int | None:
     others = np.abs(_distances(known.log_ranks[rest], known.log_seconds[rest])).max()
     distance = abs(float(distances[at - 1]))
     return at if distance > max(MIN_DISTANCE, RATIO * others) else None
+
+
+def unconfirmed_largest(known: Configurations) -> float | None:
+    """How many times as long as the smaller scales of one size show the largest takes, where it was run once or twice
+    and the others follow a curve; None where it agrees with these."""
+    if len(known) < MIN_SCALES or known.repeats[-1] > 2:
+        return None
+    x, y = known.log_ranks, known.log_seconds
+    slopes = np.diff(y) / np.diff(x)
+    misses = np.diff(slopes) * np.diff(x)[1:]
+    if misses[-1] <= max(MIN_DISTANCE, LARGEST_RATIO * float(np.abs(misses[:-1]).max())):
+        return None
+    return float(np.exp(misses[-1]))
 
 
 def _distances(x: Floats, y: Floats) -> Floats:

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.evidence import FittedShapes
-from barograph_modeler.scaling.shapes import KINDS, NO_OVERHEAD_AT_ALL, SHAPES, STEP
+from barograph_modeler.scaling.evidence import FittedShapes, ShapeEvidence
+from barograph_modeler.scaling.shapes import KINDS, NO_OVERHEAD_AT_ALL, SHAPES, STEP, log_prior
 
 SPREAD: Final = 0.04
 """Prior mean of the walk's spread over a factor of e in ranks."""
@@ -29,6 +30,8 @@ FAR: Final = 0.1
 """Least weight of a problem, at any distance."""
 NEGLIGIBLE: Final = 1e-3
 """Weights with a smaller share of the largest one are left out."""
+MIN_WEIGHT: Final = 1e-3
+"""Smaller shares of the largest weight are not in the tables, which are sparse."""
 TINY: Final = 1e-300
 LOWEST: Final = -40.0
 HIGHEST: Final = 40.0
@@ -45,15 +48,17 @@ class Pool:
         self._counts: dict[int, float] = {}
         self._log_spreads = 0.0
 
-    def add(self, fitted: FittedShapes, prior: Floats, sign: int = 1) -> None:
-        """Add a problem's posterior; with sign -1, subtract it. prior: log prior of its shapes."""
-        weights = posterior(fitted.log_likelihood(SPREAD), prior)
+    def add(self, evidence: ShapeEvidence) -> None:
+        """Add a problem's posterior."""
+        fitted = evidence.fitted()
+        weights = posterior(fitted.log_likelihood(SPREAD), log_prior(float(evidence.scales[-1])))
         table = _table(fitted, weights)
-        self.problems += sign
-        self._log_spreads += sign * _log_spread(fitted, weights)
+        self.problems += 1
+        self._log_spreads += _log_spread(fitted, weights)
         for cell, share in _level(fitted, weights).items():
-            self._counts[cell] = self._counts.get(cell, 0.0) + sign * share
-            self._tables[cell] = self._tables.get(cell, 0.0) + sign * share * table
+            self._counts[cell] = self._counts.get(cell, 0.0) + share
+            added = share * table
+            self._tables[cell] = self._tables[cell] + added if cell in self._tables else added
 
     def prior(self, fitted: FittedShapes, prior: Floats) -> tuple[Floats, float]:
         """Log prior of the shapes of a problem in the pool, from the other problems, and its expected spread."""
@@ -62,7 +67,8 @@ class Pool:
         near = {cell: FAR + np.exp(-0.5 * ((LOWEST + cell * STEP - level) / NEAR) ** 2) for cell in self._counts}
         own = sum(near[cell] * share for cell, share in _level(fitted, weights).items())
         known = sum(near[cell] * count for cell, count in self._counts.items()) - own
-        pooled = sum((near[cell] * table for cell, table in self._tables.items()), -own * _table(fitted, weights))
+        sparse = sum((near[cell] * table for cell, table in self._tables.items()), -own * _table(fitted, weights))
+        pooled = sparse.toarray()
         shapes = sum(share * pooled[SHAPES.kind, cell] for cell, share in _split(_overhead(fitted)))
         mixed = (GENERAL * np.exp(prior) + np.maximum(shapes, 0.0)) / (GENERAL + max(known, 0.0))
         log_spreads = self._log_spreads - _log_spread(fitted, weights)
@@ -88,11 +94,12 @@ def _overhead(fitted: FittedShapes) -> Floats:
     return np.where(NO_OVERHEAD_AT_ALL, 0.0, fitted.level + SHAPES.overhead)
 
 
-def _table(fitted: FittedShapes, weights: Floats) -> Floats:
-    table = np.zeros((KINDS, _CELLS))
-    for cell, share in _split(_overhead(fitted)):
-        np.add.at(table, (SHAPES.kind, cell), weights * share)
-    return table
+def _table(fitted: FittedShapes, weights: Floats) -> Any:
+    chosen = np.flatnonzero(weights > MIN_WEIGHT * weights.max())
+    (lower, first), (upper, second) = _split(_overhead(fitted)[chosen])
+    mass = np.concatenate([weights[chosen] * first, weights[chosen] * second])
+    kinds = np.tile(SHAPES.kind[chosen], 2)
+    return csr_array((mass, (kinds, np.concatenate([lower, upper]))), shape=(KINDS, _CELLS))
 
 
 def _level(fitted: FittedShapes, weights: Floats) -> dict[int, float]:

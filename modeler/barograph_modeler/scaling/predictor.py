@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
 
-from barograph_modeler.maxima.runtime import MINIMUM_RUNS
+from barograph_modeler.maxima.runtime import MINIMUM_RUNS, NO_REPEATS, Repeats, repeated_spread
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
 from barograph_modeler.scaling.amdahl.line import DRIFT as LINE_DRIFT
@@ -40,7 +40,7 @@ from barograph_modeler.scaling.answer import (
     Prediction,
     Refusal,
     central_limits,
-    expected_log,
+    from_others,
     from_runs,
 )
 from barograph_modeler.scaling.calibration import (
@@ -57,10 +57,10 @@ from barograph_modeler.scaling.calibration import (
 )
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
-from barograph_modeler.scaling.history import Runs
+from barograph_modeler.scaling.history import MAX_SIZE, Runs
 from barograph_modeler.scaling.merits import LeftOutScales
 from barograph_modeler.scaling.mixture import Mixture
-from barograph_modeler.scaling.outlier import outlying_scale
+from barograph_modeler.scaling.outlier import outlying_scale, unconfirmed_largest
 from barograph_modeler.scaling.pool import Pool, posterior, relevant
 from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
@@ -84,14 +84,15 @@ MAX_CALIBRATED: Final = 64
 """Latest problems by which weights and intervals are calibrated."""
 MAX_CALIBRATED_SIZES: Final = 2
 """Largest sizes of each of them."""
-FAR_LIMITS: Final = 5.0
-"""What a scale that was run once or twice took is at most so many times as uncertain as its runs alone would have it:
-other scales show that runs differ, and may be irregular for reasons of their own."""
 OTHERS: Final = 8
 """Most problems of an application from which a problem without runs is predicted."""
 FEWEST_OTHERS: Final = 3
 OWN_SCALES: Final = 3
 """Scales of one size of several from which it has a curve of its own."""
+MIN_SPREAD: Final = 0.002
+"""Least standard deviation of a curve, in log seconds."""
+FALLING: Final = -0.5
+"""Slope of log time over log ranks at the largest scale below which the time is still falling."""
 MAX_SHOWN_RATIO: Final = 1e6
 """Largest ratio of limits that is written out."""
 ON_LINE: Final = 0.05
@@ -171,7 +172,7 @@ class _Problem:
 
     @cached_property
     def law(self) -> BilinearLaw:
-        return BilinearLaw.of(self.configurations)
+        return BilinearLaw(self.configurations)
 
     def undisturbed(self, size: Size) -> Runs:
         """The runs of one size without those of its outlying scale."""
@@ -194,13 +195,14 @@ class _Problem:
             line = np.column_stack([np.ones(len(known)), known.log_ranks])
             found, *_ = np.linalg.lstsq(line, known.log_sizes, rcond=None)
             if np.abs(line @ found - known.log_sizes).max() < ON_LINE:
-                return tuple(np.exp(np.array([1.0, np.log(ranks)]) @ found).tolist())
+                goes_on = np.array([1.0, np.log(ranks)]) @ found
+                return tuple(np.exp(np.clip(goes_on, -np.log(MAX_SIZE), np.log(MAX_SIZE))).tolist())
         reason = f"the runs have {len(self.sizes)} sizes and none was asked for, expected a size"
         return Refusal(reason, without_size=True)
 
 
 class Predictor:
-    """A model of the scaling of one application: incremental, deterministic, and can be pickled."""
+    """A model of the scaling of one application: deterministic, and can be pickled."""
 
     def __init__(self) -> None:
         self._problems: dict[str, _Problem] = {}
@@ -213,16 +215,11 @@ class Predictor:
         self._cut: Predictor | None = None
         """Of the latest problems, the lower half of their scales."""
 
-    def update(self, problem: str, runs: Runs) -> None:
-        """Learn finished runs. Only their problem is refitted; priors of the others are updated lazily."""
-        if len(runs):
-            known = self._problems.get(problem)
-            self._replace(problem, runs if known is None else known.runs.joined(runs))
-
     def refitted(self, problems: Mapping[str, Runs]) -> Predictor:
         """A predictor of these problems, which shares with this one what is known of problems with the same runs.
 
-        It comes to the same as `fit` of all problems, and costs as much as those that differ. This one is not modified.
+        It comes to the same as `fit` of all problems. Evidence is computed of those that differ; what it adds to the
+        pool, weights and predictions, of all. This one is not modified.
         """
         found = Predictor()
         found._cut = self._cut
@@ -233,7 +230,7 @@ class Predictor:
                 kept.add(problem)
                 found._keep(problem, known, {size: self._evidence[problem, size] for size in known.sizes})
             elif len(runs):
-                found._replace(problem, runs)
+                found._learn(problem, runs)
         if found._weighing() == self._weighing() and kept.issuperset(found._weighing()):
             found._weights = self._weights
         if list(found._problems) == list(self._problems) and kept.issuperset(found._problems):
@@ -245,48 +242,55 @@ class Predictor:
         self._problems[problem] = known
         for size, one in evidence.items():
             self._evidence[problem, size] = one
-            self._pool_evidence(one[0])
+            self._pool.add(one[0])
 
-    def _replace(self, problem: str, runs: Runs) -> None:
-        self._forget(problem)
+    def _learn(self, problem: str, runs: Runs) -> None:
         self._problems[problem] = found = _Problem(runs)
         for size in found.sizes:
             known = found.undisturbed(size)
             self._evidence[problem, size] = evidence = tuple(ShapeEvidence(known, one) for one in MISFITS)
-            self._pool_evidence(evidence[0])
-        if len(found.sizes) > 1:
-            self._weights = None
-
-    def _forget(self, problem: str) -> None:
-        self._posteriors.clear()
-        self._calibration = None
-        if (known := self._problems.pop(problem, None)) is None:
-            return
-        for size in known.sizes:
-            self._pool_evidence(self._evidence.pop((problem, size))[0], sign=-1)
-        if len(known.sizes) > 1:
-            self._weights = None
+            self._pool.add(evidence[0])
 
     def predict(
-        self, problem: str, ranks: float, nodes: float | None = None, size: npt.ArrayLike | None = None
+        self,
+        problem: str,
+        ranks: float,
+        nodes: float | None = None,
+        size: npt.ArrayLike | None = None,
+        own: Floats | None = None,
+        repeats: Repeats = NO_REPEATS,
     ) -> Prediction | Refusal:
         """The runtime of `problem` on `ranks` ranks. A problem without runs is predicted from the others.
 
         nodes: validated, not used: the cost of a rank is assumed not to depend on the ranks per node. size: a number
-        or (k,), in the units of the runs; may be omitted if they have one size, or are a weak series that goes on.
-        Raises ValueError for invalid numbers.
+        or (k,), in the units of the runs; may be omitted if they have one size, or are a weak series that goes on. own:
+        seconds of the runs of the same work, the oldest first; None where all runs of the problem are. repeats: of runs
+        of one work. Raises ValueError for invalid numbers.
         """
         wanted = None if size is None else np.atleast_1d(np.asarray(size, dtype=np.float64))
         Runs.of([ranks], [1.0], nodes=None if nodes is None else [nodes], size=None if wanted is None else wanted[None])
+        if own is not None and own.size >= MINIMUM_RUNS:
+            return from_runs(own, ranks)
+        found = self._predict(problem, ranks, None if wanted is None else tuple(wanted.tolist()), own, repeats)
+        return from_runs(own, ranks, repeats) if isinstance(found, Refusal) and own is not None and own.size else found
+
+    def _predict(
+        self, problem: str, ranks: float, size: Size | None, own: Floats | None, repeats: Repeats
+    ) -> Prediction | Refusal:
         known = self._problems.get(problem)
         if known is None:
-            return self._predict_unseen(problem, ranks, None if wanted is None else tuple(wanted.tolist()))
-        place = known.default_size(ranks) if wanted is None else tuple(wanted.tolist())
+            return self._predict_unseen(problem, ranks, size)
+        place = known.default_size(ranks) if size is None else size
         if isinstance(place, Refusal):
             return place
         if len(place) != len(known.sizes[0]):
             raise ValueError(f"size has {len(place)} numbers, expected {len(known.sizes[0])} as the runs have")
-        if self._has_one_configuration(known):
+        seconds = known.runs_at(ranks, place)
+        is_only = self._has_one_configuration(known)
+        if seconds.size >= (1 if is_only else MINIMUM_RUNS) or (is_only and own is not None and own.size):
+            return from_runs(seconds, ranks) if own is None else from_others(own, seconds, ranks, repeats)
+        seconds = own if own is not None and own.size else seconds
+        if is_only:
             return Refusal(
                 f"{problem} was seen at {known.runs.scales[0]:,.0f} ranks only and no problem of the application at"
                 " two scales, expected runs at two"
@@ -294,24 +298,45 @@ class Predictor:
         if (far := self._too_far(known.runs.scales, ranks)) is not None:
             return Refusal(f"{problem} was seen {far}, expected at most a factor of {FARTHEST} between")
         found = self._answer(self.models(problem, ranks, place), known, (problem, place), ranks)
-        return self.about_runs(problem, ranks, place, found)
+        return self._about_runs(known, ranks, place, seconds, found)
 
-    def about_runs(self, problem: str, ranks: float, size: Size, found: Prediction) -> Prediction:
-        """A prediction for a scale and size that was run: what is expected is what its runs took. The limits stay, or
-        are FAR_LIMITS times as far as those about these runs alone, whichever are closer together.
+    def _about_runs(self, known: _Problem, ranks: float, size: Size, seconds: Floats, found: Prediction) -> Prediction:
+        """A prediction for a scale and size that was run once or twice: these runs and what all models expect.
 
-        Unless the scale was left out, as its runs are far from the curve of the others.
+        Where no scale of the application was repeated, nothing shows how runs differ: the limits are those of the
+        models, or about these runs, whichever are closer together. Of a scale that was left out, as its runs are far
+        from the curve of the others, the models alone count.
         """
-        known = self._problems[problem]
-        seconds = known.runs_at(ranks, size)
         if not seconds.size or known.outliers.get(size) == ranks:
             return found
-        own = from_runs(seconds, ranks)
-        own = own.distributed(own.logarithms.widened(FAR_LIMITS, FAR_LIMITS))
-        if own.upper_seconds * found.lower_seconds < found.upper_seconds * own.lower_seconds:
-            return own
-        expected = math.exp(expected_log(np.log(seconds)))
-        return replace(found, expected_seconds=min(max(expected, found.lower_seconds), found.upper_seconds))
+        others, curve = self._beside(known, ranks, size, seconds, found.logarithms.plain())
+        if others.freedom > 0:
+            own = from_runs(seconds, ranks, others, curve)
+        else:
+            own = from_runs(seconds, ranks)
+            if own.upper_seconds * found.lower_seconds >= found.upper_seconds * own.lower_seconds:
+                expected = from_runs(seconds, ranks, Repeats(0.0, MINIMUM_RUNS), curve).expected_seconds
+                return replace(found, expected_seconds=min(max(expected, found.lower_seconds), found.upper_seconds))
+        return replace(own, scales=found.scales, largest_ranks=found.largest_ranks, pooled_from=found.pooled_from)
+
+    def _beside(
+        self, known: _Problem, ranks: float, size: Size, seconds: Floats, curve: Mixture
+    ) -> tuple[Repeats, tuple[float, float]]:
+        """What there is beside the runs of a scale: repeats of others, and the curve without the spread of runs."""
+        others = self._repeats(known, ranks, size)
+        low, middle, high = curve.quantiles([0.16, 0.5, 0.84]).tolist()
+        noise, _ = repeated_spread(np.log(seconds), others)
+        return others, (middle, math.sqrt(max(((high - low) / 2) ** 2 - noise**2, MIN_SPREAD**2)))
+
+    def _repeats(self, known: _Problem, ranks: float, size: Size) -> Repeats:
+        """What repeated runs show of the spread at other scales of a problem; where there are none, and this scale has
+        few runs, in the whole application."""
+        seconds = np.log(known.runs_at(ranks, size))
+        own = float(((seconds - seconds.mean()) ** 2).sum()) if seconds.size else 0.0
+        spread = known.configurations.spread
+        if seconds.size < MINIMUM_RUNS and spread.freedom == max(seconds.size - 1, 0):
+            spread = Repeats(*np.sum([one.configurations.spread for one in self._problems.values()], axis=0).tolist())
+        return Repeats(max(spread.squares - own, 0.0), spread.freedom - max(seconds.size - 1, 0))
 
     def default_size(self, problem: str, ranks: float) -> Size | Refusal:
         """The size of a problem with runs where none is asked for: the only one, or that of a weak series there."""
@@ -337,19 +362,6 @@ class Predictor:
                     found[SATURATION] = known.saturating.at(ranks)
         return found
 
-    def predict_known(self, problem: str, ranks: float, size: Size | None = None) -> Prediction | None:
-        """As `predict`, but from the runs of this scale and size alone, with the limits of `runtime_limits`.
-
-        None unless there are MINIMUM_RUNS of them, or one where no other scale is known.
-        """
-        known = self._problems.get(problem)
-        place = None if known is None else (known.default_size(ranks) if size is None else size)
-        if known is None or place is None or isinstance(place, Refusal):
-            return None
-        seconds = known.runs_at(ranks, place)
-        enough = 1 if self._has_one_configuration(known) else MINIMUM_RUNS
-        return from_runs(seconds, ranks) if seconds.size >= enough else None
-
     @property
     def weights(self) -> ModelWeights:
         """How well each model predicted held-out runs of the problems that have several sizes."""
@@ -371,6 +383,7 @@ class Predictor:
             }
             self._cut = fit(cut) if self._cut is None else self._cut.refitted(cut)
             self._calibration = Calibration.of(self._held_out(known, self._cut))
+            self._cut._posteriors.clear()  # of few scales, so of thousands of shapes
         return self._calibration
 
     def _held_out(self, problems: Mapping[str, Runs], cut: Predictor) -> Iterator[HeldOutScale]:
@@ -400,9 +413,6 @@ class Predictor:
     def _has_one_configuration(self, known: _Problem) -> bool:
         """Whether nothing shows what more ranks do."""
         return len(known.sizes) < 2 and all(one.runs.scales.size < 2 for one in self._problems.values())
-
-    def _pool_evidence(self, evidence: ShapeEvidence, sign: int = 1) -> None:
-        self._pool.add(evidence.fitted(), log_prior(float(evidence.scales[-1])), sign)
 
     def _posterior(self, key: Key) -> tuple[Posterior, ...]:
         if key not in self._posteriors:
@@ -487,7 +497,7 @@ class Predictor:
             int(known.runs.scales[-1]),
             len(self._problems) - 1,
             _conditions(known, key[1]),
-            (*_warnings(known.runs, ranks), *_doubts(known, key[1], limits)),
+            (*_warnings(known.runs, ranks), *_doubts(known, key[1], limits), *_beyond(known, key[1], ranks)),
             mixture,
         )
 
@@ -523,6 +533,19 @@ def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> 
         )
 
 
+def _beyond(known: _Problem, size: Size, ranks: float) -> Iterator[str]:
+    """Doubts of what the largest scale of a size that was run shows of larger ones."""
+    if size not in known.sizes or ranks <= (scales := Configurations.of(known.runs.of_size(size))).ranks[-1]:
+        return
+    largest = f"{scales.ranks[-1]:,.0f} ranks, the most that were run"
+    if (times := unconfirmed_largest(scales)) is not None:
+        yield f"Runs on {largest}, take {times:.3g} times as long as smaller scales show: repeat them."
+    elif len(scales) > 1 and ranks > 2 * scales.ranks[-1]:
+        slope = np.diff(scales.log_seconds)[-1] / np.diff(scales.log_ranks)[-1]
+        if slope < FALLING:
+            yield f"The time was still falling on {largest}: no run shows where it stops."
+
+
 def _far_apart(limits: tuple[float, float, float]) -> Iterator[str]:
     _, lower, upper = limits
     if upper > WIDE * lower:
@@ -546,7 +569,4 @@ def fit(problems: Mapping[str, Runs], *, seed: int = 0) -> Predictor:
 
     seed: not used, since the model is deterministic; other models of scaling use it.
     """
-    predictor = Predictor()
-    for problem, runs in problems.items():
-        predictor.update(problem, runs)
-    return predictor
+    return Predictor().refitted(problems)

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.mixture import Mixture
 
 FREEDOM: Final = 4.0
@@ -17,13 +16,8 @@ BETWEEN_PROBLEMS: Final = 1.0
 
 def from_other_problems(known: Sequence[Mixture]) -> Mixture:
     """Log seconds of a problem without runs, as another draw from the distribution of the others at the same scale."""
-    y, variance = _moments(known)
+    limits = np.array([one.quantiles([0.16, 0.5, 0.84]) for one in known])
+    y, variance = limits[:, 1], ((limits[:, 2] - limits[:, 0]) / 2) ** 2
     between = (FREEDOM * BETWEEN_PROBLEMS**2 + ((y - y.mean()) ** 2).sum()) / (FREEDOM + y.size - 1)
     spread = np.sqrt(between * (1 + 1 / y.size) + variance.mean())
     return Mixture.single(float(np.median(y)), float(spread), FREEDOM + y.size - 1)
-
-
-def _moments(known: Sequence[Mixture]) -> tuple[Floats, Floats]:
-    """Medians, and variances from the half-widths of the central 68 %."""
-    limits = np.array([one.quantiles([0.16, 0.5, 0.84]) for one in known])
-    return limits[:, 1], ((limits[:, 2] - limits[:, 0]) / 2) ** 2

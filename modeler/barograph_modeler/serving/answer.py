@@ -16,11 +16,13 @@ from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.maxima.tails import AlikeTails
 from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
-from barograph_modeler.scaling.answer import OWN_RUNS, Prediction, Refusal
+from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.serving.completion import CompletedParams, beyond, completed, similar_params, unfollowed
 from barograph_modeler.serving.question import BadQuestion, Question
 
 LEVEL: Final = 0.95
+GRACE_SECONDS: Final = 60.0
+"""How much longer than its request a job runs that a scheduler ends."""
 MIN_GAIN: Final = 1.25
 """Doubling the ranks pays if it makes the run at least this many times as fast."""
 NAMES: Final = {OTHER: "start-up, end and what was not measured"}
@@ -57,7 +59,7 @@ def answer(known: Published, question: Question, tails: AlikeTails | None = None
 
     tails: show which tail probability of limits at scales that have run holds the risk; that itself if not given.
     """
-    query = _ProblemQuery(known, question)
+    query = ProblemQuery(known, question)
     prediction = query.predict(question.ranks)
     reply: dict[str, Any] = {
         "cluster": known.application.cluster,
@@ -75,7 +77,7 @@ def answer(known: Published, question: Question, tails: AlikeTails | None = None
             "lower_seconds": prediction.lower_seconds,
             "upper_seconds": prediction.upper_seconds,
             "level": LEVEL,
-            "limit": _time_limit(prediction, question.risk, tails),
+            "limit": query.time_limit(prediction, question.risk, tails),
             "speedup": query.speedup(prediction),
             "pays": query.pays(),
             "amdahl": query.amdahl(),
@@ -102,18 +104,6 @@ def answer(known: Published, question: Question, tails: AlikeTails | None = None
     return reply
 
 
-def _time_limit(prediction: Prediction, risk: float, tails: AlikeTails | None) -> dict[str, Any] | None:
-    """The limit to ask for; None where the interval is too wide for one."""
-    if not prediction.has_time_limit:
-        return None
-    tail = risk
-    if tails is not None and OWN_RUNS in prediction.model:
-        # Not below the risk: the limit would be inside the interval of the same answer.
-        tail = min(tails.quantile(risk, prediction.spread), risk)
-    seconds = prediction.time_limit(tail)
-    return {"risk": risk, "seconds": seconds, "request_seconds": round_up_limit(seconds)}
-
-
 def round_up_limit(seconds: float) -> int:
     """A time limit in whole seconds, rounded up: to minutes within an hour, to 5 within 6 hours, to 15 beyond.
 
@@ -124,7 +114,7 @@ def round_up_limit(seconds: float) -> int:
     return math.ceil(seconds / step) * step
 
 
-class _ProblemQuery:
+class ProblemQuery:
     """One problem of an application, at the ranks per node of the question."""
 
     def __init__(self, known: Published, question: Question) -> None:
@@ -165,10 +155,9 @@ class _ProblemQuery:
 
     def _predict(self, ranks: int) -> Prediction | Refusal:
         nodes = self._nodes(ranks)
-        if (known := self._predictor.predict_known(self._problem, ranks, self._size)) is not None:
-            return self._place.applied(known, ranks)
+        group = self._question.group if ranks == self._question.ranks else None
         try:
-            return self._known.predict(self._place, ranks, nodes)
+            return self._known.predict(self._place, ranks, nodes, group)
         except ValueError as error:
             raise BadQuestion(str(error)) from None
 
@@ -184,10 +173,34 @@ class _ProblemQuery:
 
     def seconds_of(self, prediction: Prediction) -> list[float] | None:
         """The shortest and the longest of the runs of the scale in question, where the prediction is from these."""
-        if OWN_RUNS not in prediction.model or self._place.length is not None or self._runs is None:
+        if prediction.own_runs is None or self._place.length is not None:
             return None
-        seconds = self._runs.seconds[self._runs.ranks == self._question.ranks]
-        return [float(seconds.min()), float(seconds.max())]
+        if seconds := self._known.groups.get(self._question.group or ""):
+            return [min(seconds), max(seconds)]
+        if self._runs is None:
+            return None
+        own = self._runs.seconds[self._runs.ranks == self._question.ranks]
+        return [float(own.min()), float(own.max())]
+
+    def time_limit(self, prediction: Prediction, risk: float, tails: AlikeTails | None) -> dict[str, Any] | None:
+        """The limit to ask for, not above the request that runs like it have kept; None where the interval is too wide
+        for one."""
+        requested = self._question.requested
+        has_kept = max(self.seconds_of(prediction) or (math.inf,)) <= requested + GRACE_SECONDS
+        if not prediction.has_time_limit and not (has_kept and requested < math.inf):
+            return None
+        tail, shown = risk, 1 / (prediction.runs + 1)
+        if tails is not None and (runs := prediction.own_runs) is not None:
+            # Not below the risk: the limit would be inside the interval of the same answer.
+            tail, shown = min(tails.quantile(risk, prediction.spread, runs), risk), tails.supported_risk(runs)
+        seconds = prediction.time_limit(tail)
+        if tails is not None and (bound := tails.bound(risk)) > prediction.upper_seconds:
+            seconds = min(seconds, bound)
+        if has_kept:
+            seconds = min(seconds, requested)
+        request = min(round_up_limit(seconds), requested) if has_kept else round_up_limit(seconds)
+        limit = {"seconds": seconds, "request_seconds": math.ceil(request)}
+        return {"risk": risk, "supported_risk": max(risk, shown), **limit}
 
     def left_out(self) -> list[str]:
         """Whether the answer is about the only work of which something is known, and there are runs of others."""

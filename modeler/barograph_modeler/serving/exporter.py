@@ -118,12 +118,8 @@ class ModelerExporter(Collector):
                     yield name, f"{class_id:016x}", bands, interval.trusted
 
     def _workloads(self) -> Iterator[Metric]:
-        # The band of a workload's own runs, at least three, takes precedence over a prediction by scaling.
-        limits = {one.workload: one[1:4] for one in latest_predictions(self._forecaster)}
         coverage, judged = [], []
         for name, workload in itertools.islice(reversed(self._learner.workloads.items()), MAX_BANDS):
-            if (band := workload.runtime) is not None:
-                limits[name] = (band.lower, band.expected, band.upper)
             for kind, seen in (("interval", workload.interval_coverage), ("runtime", workload.runtime_coverage)):
                 results = _results(seen)
                 if not math.isnan(seen.ratio):
@@ -134,9 +130,9 @@ class ModelerExporter(Collector):
             "barograph_runtime_predicted_seconds",
             "Quantile of the next run's runtime in seconds",
             (
-                ([name, p], value)
-                for name, those in limits.items()
-                for p, value in zip(PROBABILITIES, those, strict=True)
+                ([one.workload, p], value)
+                for one in latest_predictions(self._forecaster)
+                for p, value in zip(PROBABILITIES, one[1:4], strict=True)
             ),
             "workload",
             "probability",

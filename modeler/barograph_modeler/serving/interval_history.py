@@ -10,7 +10,7 @@ from barograph_modeler.forecasts.history import WorkloadPlace
 from barograph_modeler.forecasts.library import Published
 from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
-from barograph_modeler.forecasts.problems import UnlocatedQuestion
+from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.learning.workload import Workload
 from barograph_modeler.maxima.interval_forecast import IntervalSample
 from barograph_modeler.maxima.trend import BLOCKS
@@ -38,11 +38,13 @@ class IntervalClass(NamedTuple):
 class IntervalHistory(NamedTuple):
     """The classes with most time, the largest share first, or why there are none.
 
-    ranks: the scale in question, one of those that have run or above all of them. size: as parameters, where none was
-    asked for and it grows with the ranks. runs: of the scale in question, or the largest, with what ranks have done.
+    ranks: the scale in question, one of those that have run or above all of them. problem: with its size, None where
+    none was asked for. size: as parameters, where none was asked for and it grows with the ranks. runs: of the scale in
+    question, or the largest, with what ranks have done.
     """
 
     ranks: int
+    problem: ProblemSize = ProblemSize("", None)
     classes: tuple[IntervalClass, ...] = ()
     refusal: str | None = None
     size: str = ""
@@ -64,7 +66,8 @@ class IntervalHistory(NamedTuple):
         largest. parts: what the ranks of runs have done.
         """
         try:
-            found, size = _places(known, places, workloads, question)
+            located = known.space.locate(completed(known, question.params).params)
+            found, size = _places(known, located, places, workloads, question)
         except (UnlocatedQuestion, _NoScale) as error:
             return cls(question.ranks, refusal=str(error))
         scales = {ranks: workloads[place.workload] for ranks, place in found.items()}
@@ -82,7 +85,7 @@ class IntervalHistory(NamedTuple):
             IntervalClass(int(class_id), share, _samples(scales, class_id, question.ranks)) for class_id, share in some
         )
         known_classes = tuple(one for one in classes if one.samples)
-        return cls(question.ranks, known_classes, size=size, runs=tuple(parts.runs(found[scale])))
+        return cls(question.ranks, located, known_classes, size=size, runs=tuple(parts.runs(found[scale])))
 
 
 class _NoScale(Exception):
@@ -90,13 +93,16 @@ class _NoScale(Exception):
 
 
 def _places(
-    known: Published, places: Iterable[WorkloadPlace], workloads: Mapping[str, Workload], question: Question
+    known: Published,
+    located: ProblemSize,
+    places: Iterable[WorkloadPlace],
+    workloads: Mapping[str, Workload],
+    question: Question,
 ) -> tuple[dict[int, WorkloadPlace], str]:
     """Workloads with intervals of the problem in question, by ranks ascending, and the size along a series.
 
-    Raises UnlocatedQuestion and _NoScale.
+    Raises _NoScale.
     """
-    located = known.space.locate(completed(known, question.params).params)
     if located.others:
         names = ", ".join(name for name, _ in located.others)
         raise _NoScale(f"{names} had another value in all runs, and whether intervals follow it is unknown")

@@ -10,7 +10,19 @@ from urllib.parse import parse_qsl
 from barograph_agent.protocol.tables import IDENTIFIER, MAX_RANKS
 
 RISK: Final = 0.01
-_NAMES: Final = ("app", "like", "ranks", "nodes", "cluster", "risk", "curve", "intervals", "format")
+_NAMES: Final = (
+    "app",
+    "like",
+    "ranks",
+    "nodes",
+    "cluster",
+    "user",
+    "requested",
+    "risk",
+    "curve",
+    "intervals",
+    "format",
+)
 _PARAM: Final = "param."
 _FEATURE: Final = "feature."
 _ASKED: Final = "asked."
@@ -38,6 +50,12 @@ class Question(NamedTuple):
     curve: bool = False
     like: str = ""
     """A job: what is not given is as in it."""
+    user: str = ""
+    """Whose runs are asked for: the group of like work is theirs."""
+    requested: float = math.inf
+    """Seconds that the run may take: no limit is longer, unless runs like it were."""
+    group: str | None = None
+    """The group of like work that the question is about, empty for one that has not run; None where it is not known."""
     asked: Mapping[str, str] = {}
     """Columns of `works` of a run that has not begun; empty for a question without a command."""
     text: bool = False
@@ -79,6 +97,10 @@ def parse_question(query: str) -> Question:
     return Question(
         app=fields.get("app", ""),
         like=like,
+        user=fields.get("user", ""),
+        requested=_number("requested", fields["requested"], 1.0, 1e12, "seconds from 1")
+        if "requested" in fields
+        else math.inf,
         asked={
             name.removeprefix(_ASKED): value
             for name, value in fields.items()

@@ -1,4 +1,4 @@
-"""A snapshot: the modeler's state and the offsets of each log that it had read to, in one file."""
+"""A snapshot: the modeler's state, and the log of which it is with the offsets it was read to, in one file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import importlib.metadata
 import json
 import logging
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol
 
 from barograph_agent.system.clock import CLOCK
 from barograph_agent.system.disk import DISK
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import RowBatch
-from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_modeler.state.forked_task import ForkedTask
 from barograph_modeler.state.gate import Gate
 from barograph_modeler.state.stateful import Stateful
@@ -27,7 +26,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """Longest wait for running fits; a snapshot that times out is tried again in the next cycle."""
-FORMAT: Final = 24
+FORMAT: Final = 28
 """To be raised when classes in the state, or their attributes, are renamed: older snapshots are ignored."""
 _ALLOWED: Final = {
     ("array", "array"),
@@ -55,7 +54,7 @@ class TableReader(Protocol):
 
 
 class FollowedLog(Protocol):
-    """A log that the modeler follows, such as FollowedCollector."""
+    """A log that the modeler follows, such as LogSource."""
 
     @property
     def name(self) -> str:
@@ -77,8 +76,11 @@ class UnusableSnapshot(Exception):
     """A snapshot cannot be used. The message has the reason."""
 
 
-Offsets: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Up to where each table was read, by the name of the log and table."""
+class Offsets(NamedTuple):
+    """Up to where the tables of a log were read. log: its name."""
+
+    log: str
+    tables: dict[str, int]
 
 
 def write_snapshot(path: Path, offsets: Offsets, settings: str, state: Any) -> None:
@@ -92,13 +94,14 @@ def write_snapshot(path: Path, offsets: Offsets, settings: str, state: Any) -> N
         "format": FORMAT,
         "versions": _versions(),
         "settings": settings,
-        "offsets": {log: dict(tables) for log, tables in offsets.items()},
+        "log": offsets.log,
+        "offsets": offsets.tables,
         "digest": _digest(body),
     }
     DISK.replace(path, json.dumps(head).encode() + b"\n" + body)
 
 
-def read_snapshot(path: Path, settings: str) -> tuple[dict[str, dict[str, int]], Any]:
+def read_snapshot(path: Path, settings: str) -> tuple[Offsets, Any]:
     """Offsets and state. Raises FileNotFoundError, and UnusableSnapshot with the reason.
 
     Only the modeler's own classes and plain containers are ever unpickled.
@@ -113,10 +116,7 @@ def read_snapshot(path: Path, settings: str) -> tuple[dict[str, dict[str, int]],
     try:
         head = json.loads(line)
         found = {name: head[name] for name in ("format", "versions", "settings")}
-        offsets = {
-            str(log): {str(table): int(offset) for table, offset in tables.items()}
-            for log, tables in head["offsets"].items()
-        }
+        offsets = Offsets(str(head["log"]), {str(table): int(offset) for table, offset in head["offsets"].items()})
         digest = head["digest"]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise UnusableSnapshot("its first line is no header") from None
@@ -154,47 +154,33 @@ class SnapshotKeeper:
         self._settings = settings
         self._clock = clock
         self._due = clock() + SNAPSHOT_SECONDS
-        self._offsets: Offsets | None = None
-        """Those of the snapshot, and what was read since; None before it was looked for."""
 
-    def restore(self, sources: Sequence[FollowedLog]) -> None:
-        """Continue from the snapshot if it is of this version and of these logs; otherwise log a warning.
+    def restore(self, source: FollowedLog) -> None:
+        """Continue from the snapshot if it is of this version and of this log; otherwise log a warning.
 
-        A log that is not in the snapshot is read from its beginning. To be called again for further logs: where the
-        snapshot turns out not to be theirs, it is deleted and CannotStart raised, so that a restart reads all logs from
-        their beginning. Exceptions of readers are raised before anything is changed.
+        Exceptions of readers are raised before anything is changed.
         """
-        begins = self._offsets is None
         try:
-            offsets, state = read_snapshot(self.path, self._settings) if begins else (self._offsets or {}, None)
-            for source in sources:
-                if source.name in offsets:
-                    _check_log(source, offsets[source.name])
+            offsets, state = read_snapshot(self.path, self._settings)
+            if offsets.log != source.name:
+                raise UnusableSnapshot(f"it is of log {offsets.log}, expected {source.name}")
+            _check_log(source, offsets.tables)
         except FileNotFoundError:
-            offsets, state = {}, None
+            return
         except UnusableSnapshot as error:
-            if not begins:
-                self.path.unlink(missing_ok=True)
-                text = f"snapshot {self.path} is deleted, all logs are read from their beginning: {error}"
-                raise CannotStart(text, Exit.FAILED) from None
             _log.warning("snapshot %s is ignored, the log is read from its beginning: %s", self.path, error)
-            offsets, state = {}, None
-        self._offsets = offsets
-        if state is not None:
-            self._processor.restore(state)
-        for source in sources:
-            if resumed := offsets.get(source.name):
-                source.follower.resume(resumed)
-                last = max(resumed.values(), default=0)
-                _log.info("going on from snapshot %s at offset %d of log %s", self.path, last, source.name)
+            return
+        self._processor.restore(state)
+        source.follower.resume(offsets.tables)
+        last = max(offsets.tables.values(), default=0)
+        _log.info("going on from snapshot %s at offset %d of log %s", self.path, last, source.name)
 
-    def keep(self, delivered: Offsets, closing: bool) -> None:
+    def keep(self, log: str, delivered: Mapping[str, int], closing: bool) -> None:
         """Write a snapshot if one is due, in a forked child; or at once if `closing`. Failures are only logged.
 
-        delivered: up to where each table was read, of logs that are read.
+        log: its name. delivered: up to where each table was read.
         """
-        # Of those that are away, or were on the list once, the snapshot has what it had.
-        offsets = self._offsets = {**(self._offsets or {}), **delivered}
+        offsets = Offsets(log, dict(delivered))
         if closing:
             self._task.stop()
             try:
@@ -226,7 +212,7 @@ def _check_log(source: FollowedLog, offsets: Mapping[str, int]) -> None:
     for table, offset in offsets.items():
         if offset > 0:
             page = source.reader.read(table, offset - 1, 1)
-            if not page.rows or page.columns["offset"][0] != offset:
+            if not page.rows or page.columns["log_offset"][0] != offset:
                 raise UnusableSnapshot(
                     f"table {table!r} of the log has no row at its offset {offset}: it is of another log"
                 )

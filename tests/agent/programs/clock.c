@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         puts("unusable");
         return 0;
     }
-    if (!writer_open(&writer, argv[1], 0, 1, 65536, &ticker))
+    if (!writer_open(&writer, argv[1], "rank", 0, 1, 65536, &ticker))
         return 3;
     for (int i = 0; i < records; i++) {
         next = wait_until(next + 50000000 / (uint64_t)records);

@@ -1,7 +1,18 @@
 /* A program that handles errors of MPI itself: calls with an invalid datatype, then one valid message to itself and a
- * Barrier. Prints the number of calls that failed. */
+ * Barrier. Then leaves a call by longjmp() from an error handler, before another Barrier. Prints the number of calls
+ * that failed. */
 #include <mpi.h>
+#include <setjmp.h>
 #include <stdio.h>
+
+static jmp_buf back;
+
+static void leave(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+    longjmp(back, 1);
+}
 
 int main(int argc, char **argv)
 {
@@ -18,6 +29,12 @@ int main(int argc, char **argv)
     MPI_Isend(&one, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, &request);
     MPI_Recv(&other, 1, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(leave, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    if (setjmp(back) == 0)
+        MPI_Bcast(&one, 1, MPI_INT, 99, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         printf("%d\n", failed);

@@ -41,6 +41,8 @@ int main(void)
     FIELD(ring_header, iteration_tail);
     FIELD(ring_header, call_tail);
     FIELD(ring_header, launch);
+    FIELD(ring_header, command_bytes);
+    FIELD(ring_header, command);
     FIELD(ring_call, exit_ns);
     FIELD(ring_call, site);
     FIELD(ring_call, op);

@@ -16,7 +16,7 @@ static void put(int records)
 int main(int argc, char **argv)
 {
     struct ticker ticker = {.tsc = false};
-    if (argc != 2 || !writer_open(&writer, argv[1], 0, 4, 64, &ticker))
+    if (argc != 2 || !writer_open(&writer, argv[1], "rank", 0, 4, 64, &ticker))
         return 3;
     put(3);
     atomic_flag_test_and_set(&writer.lock);

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
         return 2;
     unsigned records = (unsigned)atoi(argv[3]), sites = (unsigned)atoi(argv[4]);
     struct ticker ticker = {.tsc = false};
-    if (!writer_open(&writer, argv[1], 0, 4, (uint32_t)atoi(argv[2]), &ticker))
+    if (!writer_open(&writer, argv[1], "rank", 0, 4, (uint32_t)atoi(argv[2]), &ticker))
         return 3;
     uint64_t start = writer.header->started_ns;
     for (unsigned i = 0; i < records; i++) {

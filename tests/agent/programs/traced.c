@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     if (argc != 5 && argc != 6)
         return 2;
     struct ticker ticker = {.tsc = false};
-    if (!writer_open(&writer, argv[1], 0, 4, (uint32_t)atoi(argv[2]), &ticker))
+    if (!writer_open(&writer, argv[1], "rank", 0, 4, (uint32_t)atoi(argv[2]), &ticker))
         return 3;
     unsigned count = (unsigned)atoi(argv[3]);
     uint64_t every = (uint64_t)atoi(argv[4]);

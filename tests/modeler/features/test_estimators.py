@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from barograph_lab.studies.features.runtime import rank_accuracy
+from barograph_lab.studies.features.transfer import RatioTransfer, Transfer
 from barograph_modeler.features.estimators.conformal import Conformal
 from barograph_modeler.features.estimators.expansion import logarithms, ratios
 from barograph_modeler.features.estimators.learners import LEARNERS, Estimator, Maker
@@ -20,8 +22,6 @@ from barograph_modeler.features.estimators.trees import LEAST_VARIANCE, Trees, e
 from barograph_modeler.features.reduction import by_importance, by_time
 from barograph_modeler.features.sample import Sample
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.studies.features.runtime import rank_accuracy
-from barograph_modeler.studies.features.transfer import RatioTransfer, Transfer
 
 BY_NAME = {maker.name: maker for maker in LEARNERS}
 
@@ -182,23 +182,6 @@ def test_limits_between_levels_are_as_far_as_left_out_levels_show() -> None:
     assert limits["without", "between"] < 0.6
     assert limits["with", "between"] > 0.85
     assert limits["with", "at"] == pytest.approx(limits["without", "at"], abs=0.02)
-
-
-def test_limits_shrink_by_what_the_held_out_learners_lacked() -> None:
-    """Errors fall with the root of the number of runs: half of them have 1.26 times the errors of four fifths."""
-    rng = np.random.default_rng(4)
-    errors = rng.normal(0, 1, 400)
-    sample = Sample(("x",), rng.uniform(0, 1, (400, 1)), 10 * np.exp(errors / np.sqrt(0.8 * 400)))
-
-    def refit(some: Sample) -> Callable[[np.ndarray], np.ndarray]:
-        where = {x: i for i, x in enumerate(sample.values[:, 0])}
-        return lambda values: np.array(
-            [sample.seconds[where[x]] * np.exp(-errors[where[x]] / np.sqrt(len(some))) for x in values[:, 0]]
-        )
-
-    held_out = np.full(400, 10.0)
-    plain, shrunk = (Conformal(sample, held_out, refit=one).limits(sample.values, held_out) for one in (None, refit))
-    assert np.log(shrunk.upper / 10) == pytest.approx(np.sqrt(0.8) * np.log(plain.upper / 10))
 
 
 def test_too_few_runs_for_a_level_give_no_finite_limits() -> None:

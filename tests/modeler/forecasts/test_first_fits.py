@@ -111,18 +111,6 @@ def test_workers_and_the_modeler_share_the_first_fits() -> None:
     assert 0 < together.library.workers.fitted < MIN_WAITING
 
 
-def test_refits_and_a_few_applications_are_not_sent() -> None:
-    cluster = Cluster()
-    fits = FirstFits(cluster)
-    fits.library._due.popitem()
-    fits.step()
-    assert not cluster.waiting
-    fits.all()
-    fits.library.mark_changed(APPLICATIONS)
-    fits.step()
-    assert not any(one in fits.library.published for one in fits.library._lent)
-
-
 @pytest.mark.parametrize("trouble", ["refuses", "is slow", "fails"])
 def test_the_modeler_goes_on_by_itself_without_workers(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
@@ -154,18 +142,6 @@ def test_an_application_that_cannot_be_fitted_is_left_to_the_modeler() -> None:
         BROKEN.clear()
     assert set(fits.library.published) == {*APPLICATIONS[:-1]}
     assert fits.library.failed == 1
-
-
-def test_what_workers_have_not_fitted_twice_is_not_sent_again() -> None:
-    cluster = Cluster()
-    fits = FirstFits(cluster)
-    fits.library._returned.update({APPLICATIONS[0]: 1, APPLICATIONS[-1]: 2})
-    assert fits.library.workers is not None
-    fits.library._lend(fits.library.workers, fits.history, PARTS)
-    assert not cluster.waiting, "one less than are worth it"
-    fits.library._returned[APPLICATIONS[-1]] = 1
-    fits.library._lend(fits.library.workers, fits.history, PARTS)
-    assert APPLICATIONS[-1] in fits.library._lent
 
 
 def test_a_worker_of_another_version_refuses() -> None:

@@ -17,7 +17,7 @@ from barograph_modeler.forecasts.scoreboard import Forecast, Scoreboard
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
-from barograph_modeler.state.snapshot import read_snapshot, write_snapshot
+from barograph_modeler.state.snapshot import Offsets, read_snapshot, write_snapshot
 from helpers.executor import Inline, Slow
 from helpers.features import inline_features
 from helpers.jobs import verdict
@@ -240,7 +240,7 @@ def test_state_that_went_through_a_snapshot_gives_the_same_predictions_and_repor
     life.processor.observe("scores", verdict(job, 0.0), NOW)
     life.think()  # the log has more to say, so the outcome is held
     assert life.rows("outcomes") == []
-    write_snapshot(tmp_path / "snapshot", {}, "", life.processor.state())
+    write_snapshot(tmp_path / "snapshot", Offsets("log", {}), "", life.processor.state())
     again = Life()
     again.processor.restore(read_snapshot(tmp_path / "snapshot", "")[1])
     job = campaign.run(128)
@@ -275,7 +275,7 @@ def test_a_fit_that_breaks_is_counted_and_said_and_the_last_predictor_stays(monk
 
     monkeypatch.setattr(module, "publish", broken)
     life.run(campaign.run(2))
-    assert life.forecaster.library.published[SOLVER] is before
+    assert life.forecaster.library.published[SOLVER].predictor is before.predictor
     assert life.forecaster.library.failed == 1
     assert caplog.messages == ["lab/solver cannot be fitted, its last predictor stays: ArithmeticError('no fit')"]
 

@@ -16,16 +16,15 @@ from barograph.views.advice import sentences
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import PredictorLibrary
-from barograph_modeler.forecasts.parts.fit import PARTS_MODEL, ProblemParts
 from barograph_modeler.forecasts.parts.history import MAX_OPEN, MAX_RUNS, PartsHistory
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.processor import ModelerProcessor
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.question import Question
-from helpers.executor import Inline, Slow
+from helpers.executor import Inline
 from helpers.features import inline_features
 from helpers.phases import PhasedProgram, node_rows, observe_run
-from helpers.scaling import Campaign, finished
+from helpers.scaling import Campaign
 
 APP = Application("lab", "solver")
 
@@ -143,38 +142,6 @@ def modeler(executor, program: PhasedProgram, scales=(1, 2, 4, 8, 16, 32), *, wi
     return processor
 
 
-def started(processor, ranks, number=100, at=1.0):
-    """The rows of `predictions` of a job that starts."""
-    nodes = max(ranks // 8, 1)
-    job = finished(
-        f"lab/{number}.0.0", f"lab/solver@{ranks}x{nodes}", ranks, 1.0, cluster="lab", app="solver", params="{}"
-    )
-    job["jobs"]["nodes"] = np.array([nodes])
-    processor.observe("jobs", job["jobs"], at)
-    return predictions([*processor.step(at), *processor.step(at)])
-
-
-def predictions(outputs):
-    return [dict(output.columns) for output in outputs if output.table == "predictions"]
-
-
-def test_parts_decide_where_they_have_predicted_larger_scales_better():
-    program = PhasedProgram()
-    known, unknown = learned(program), learned(PhasedProgram(), with_rows=False)
-    question = Question("solver", 512)
-    true = float(np.median([program.run(512)[0] for _ in range(5)]))
-    with_parts, without = answer(known, question), answer(unknown, question)
-    names = ("expected_seconds", "lower_seconds", "upper_seconds")
-    for title, one in (("parts and total", with_parts), ("total", without)):
-        print(f"{title:15}", *(f"{one[name]:.3g}" for name in names), one["basis"]["model"].get(PARTS_MODEL, 0.0))
-    print(f"{'true':15} {true:.3g}")
-    assert with_parts["basis"]["model"][PARTS_MODEL] > 0.5
-    assert abs(np.log(with_parts["expected_seconds"] / true)) < 0.1
-    assert abs(np.log(with_parts["expected_seconds"] / true)) < abs(np.log(without["expected_seconds"] / true))
-    assert with_parts["lower_seconds"] < true < with_parts["upper_seconds"]
-    assert without["parts"] is None
-
-
 def test_the_answer_names_the_parts_of_the_predicted_time():
     said = answer(learned(PhasedProgram()), Question("solver", 128))
     parts = said["parts"]
@@ -236,50 +203,3 @@ def test_without_rows_of_nodes_there_are_no_parts():
     processor.step(0.0)
     processor.step(0.0)
     assert answer(forecaster.library.published[APP], Question("solver", 16, params={"n": "1"}))["parts"] is None
-
-
-def test_a_job_is_predicted_from_the_parts_as_the_question_is_answered():
-    program = PhasedProgram()
-    processor = modeler(Inline(), program)
-    (row,) = started(processor, 64)
-    (without,) = started(modeler(Inline(), PhasedProgram(), with_rows=False), 64)
-    said = answer(processor.forecaster.library.published[APP], Question("solver", 64, nodes=8))
-    true = float(np.median([program.run(64)[0] for _ in range(5)]))
-    limits = ("lower_seconds", "expected_seconds", "upper_seconds")
-    assert [row[name] for name in limits] == [said[name] for name in limits]
-    assert PARTS_MODEL in row["model"]
-    assert PARTS_MODEL not in without["model"]
-    assert row["lower_seconds"] < true < row["upper_seconds"]
-    assert row["upper_seconds"] - row["lower_seconds"] < 0.7 * (without["upper_seconds"] - without["lower_seconds"])
-
-
-def test_at_a_scale_with_enough_runs_the_parts_are_not_asked():
-    processor = modeler(Inline(), PhasedProgram(), (1, 2, 4, 8, 8))
-    known = processor.forecaster.library.published[APP]
-    place = known.space.place(WorkloadPlace("w", APP, (), 8, 1))
-    assert [known.weighs_parts(place, ranks) for ranks in (4, 8, 16)] == [True, False, True]
-
-
-def test_the_main_loop_does_not_wait_for_parts_and_a_job_that_ends_first_is_not_predicted():
-    executor = Slow()
-    processor = modeler(executor, PhasedProgram())
-    while executor.waiting:
-        executor.finish()
-        processor.step(0.0)
-    assert [started(processor, 64, 100), started(processor, 128, 101)] == [[], []]
-    assert not processor.idle
-    end = finished("lab/101.0.0", "", 128, 1.0, cluster="lab", app="solver", params="{}")["runs"]
-    processor.observe("runs", end, 1.5)
-    processor.step(1.5)
-    executor.finish()
-    assert [row["job"] for row in predictions([*processor.step(2.0), *processor.step(2.0)])] == ["lab/100.0.0"]
-    assert not processor.forecaster.is_predicting
-
-
-def test_parts_that_cannot_be_fitted_leave_the_total(monkeypatch, caplog):
-    monkeypatch.setattr(ProblemParts, "combined", lambda *_: 1 / 0)
-    processor = modeler(Inline(), PhasedProgram())
-    (row,) = started(processor, 64)
-    assert PARTS_MODEL not in row["model"]
-    assert processor.forecaster.library.failed == 1
-    assert "lab/100.0.0 is predicted from its total: ZeroDivisionError" in caplog.text

@@ -51,15 +51,15 @@ def at(tail: float) -> AlikeTails:
     """Tails of which all had this probability."""
     tails = AlikeTails()
     for _ in range(ALIKE + 1):
-        tails.add(1.0, tail)
+        tails.add(1.0, tail, 1e9)
     return tails
 
 
 def test_programs_whose_runs_differ_much_do_not_make_the_limits_of_others_longer():
     rng, tails = np.random.default_rng(1), AlikeTails()
     for tail in rng.random(3 * ALIKE):
-        tails.add(0.02, tail)
-        tails.add(1.0, tail**3)
+        tails.add(0.02, tail, 1e9)
+        tails.add(1.0, tail**3, 1e9)
     assert tails.quantile(RISK, 0.03) == pytest.approx(RISK, rel=0.5)
     assert tails.quantile(RISK, 0.8) == pytest.approx(RISK**3, rel=0.5)
 

@@ -8,15 +8,21 @@ from urllib.parse import urlencode
 
 import pytest
 
+from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
-from barograph_modeler.forecasts.library import publish
+from barograph_modeler.forecasts.library import PredictorLibrary, publish
 from barograph_modeler.forecasts.sizes import SizeSpace
 from barograph_modeler.forecasts.works import WorkIndex, with_work
-from barograph_modeler.recognition.request import Asked, Request
+from barograph_modeler.learning.pending import EndedJob
+from barograph_modeler.recognition.recognizer import Assigned
+from barograph_modeler.recognition.recorded import recorded_evidence, salt_of
+from barograph_modeler.recognition.request import RECORDED, Asked, Request
 from barograph_modeler.serving.answer import answer
 from barograph_modeler.serving.page import PredictPage
 from barograph_modeler.serving.question import ASKED_COLUMNS, Question
+from helpers.executor import Inline
 from helpers.features import inline_features
+from helpers.scaling import Campaign
 from helpers.works import Site, asked, digest
 
 APP = Application("lab", "app")
@@ -297,3 +303,74 @@ def test_a_command_that_asks_for_something_else_is_refused_with_that():
     known = publish(APP, [(place(ranks, word1="5", work="a1"), [100.0 / ranks]) for ranks in (1, 2, 4)], 0)
     refused = answer(known, Question("app", 4, params={"word1": "5", "work": "b2"}))["refusal"]
     assert refused.endswith("expected 3. What it asks for differs from that of all runs in more than numbers")
+
+
+def test_works_of_one_request_that_only_their_traffic_tells_apart_are_problems_of_their_own():
+    forecaster = Forecaster(PredictorLibrary(Inline(), worked=lambda: 0.0))
+    seen = {10.0: "lab/app@2x1", 40.0: "lab/app@2x1+3f2a1c"}
+    what = Asked(Request((("program", "abc"), ("word 1", "def"))), (("word2", "7"),))
+    for number, seconds in enumerate([10.0, 40.0] * 3):
+        job, first = f"lab/{number}.0.0", seen[10.0]
+        forecaster.read("jobs", {"job": [job], "workload": [first], "cluster": ["lab"], "app": ["app"], "ranks": [2],
+                                 "user": ["u"], "params": ["{}"], "nodes": [1]})  # fmt: skip
+        forecaster.assign(Assigned(job, first, what))
+        if seconds == 40.0:
+            forecaster.assign(Assigned(job, seen[seconds], what, by_traffic=True))
+        forecaster.end(EndedJob(job, seen[seconds], seconds, "healthy", 100), 0.0)
+    forecaster.step(0.0)
+    forecaster.step(0.0)
+    (found,) = forecaster.library.published.values()
+    assert sorted(set(runs.seconds.tolist()) for runs in found.problems.values()) == [{10.0}, {40.0}]
+    upper = [found.predict(found.space.place(place), 2, 1).upper_seconds for place, _ in forecaster.history.scales(APP)]
+    assert sorted(upper) == pytest.approx([10.0, 40.0], rel=0.1)
+
+
+@pytest.mark.parametrize("job_name", ["", "wing"])
+def test_imported_and_watched_runs_with_the_same_parameters_are_of_one_problem(job_name):
+    """What people give outranks what is recognised: the command of imported runs is unknown."""
+    site = Site()
+    site.simulation._made = 100
+    campaign = Campaign(app="app")
+    for ranks in (4, 8, 16):
+        for _ in range(2):
+            rows = campaign.run(ranks)
+            works = recorded_evidence(salt_of(b"", "lab"), "app", {RECORDED[0]: job_name}).columns() if job_name else {}
+            found = [("works", {"job": rows["jobs"]["job"]} | {name: [text] for name, text in works.items()})]
+            site.tell(("jobs", rows["jobs"]), *(found if works else ()), ("runs", rows["runs"]))
+    site.simulation.params = json.dumps({"n": "1"})
+    for _ in range(3):
+        site.run(asked(["a"], [(0, "one thing")]), intervals=4000)
+    found = known(site)
+    (runs,) = found.problems.values()
+    assert runs.scales.tolist() == [2, 4, 8, 16]
+    reply = answer(found, Question("app", 32, params={"n": "1"}))
+    assert (reply["refusal"], reply["basis"]["scales"]) == (None, 4)
+
+
+def test_parameters_that_one_work_has_had_name_it():
+    runs = [
+        (place(4, n="1", work="aaaaaa"), [3.0]),
+        (place(8, n="1", work="aaaaaa"), [2.0]),
+        (place(4, work="bbbbbb"), [9.0]),
+    ]
+    found = publish(APP, runs, 0)
+    said = answer(found, Question("app", 4, params={"n": "1"}))
+    assert said["expected_seconds"] == pytest.approx(3)
+    assert (said["basis"]["runs"], said["basis"]["scales"]) == (1, 2)
+    assert answer(found, Question("app", 4))["refusal"] == "2 works have been run and none was named, expected one"
+
+
+def test_what_is_kept_of_the_works_of_applications_is_bounded_and_the_latest_stay(monkeypatch):
+    """A file of the folder changes from run to run, and there are many applications."""
+    monkeypatch.setattr("barograph_modeler.forecasts.works.MAX_REQUESTS", 40)
+    monkeypatch.setattr("barograph_modeler.forecasts.works.MAX_ALL_REQUESTS", 100)
+    index, labels = WorkIndex(), {}
+    for number in range(6):
+        for word in range(30):
+            for run in range(3):
+                features = {"program": "a", "word 1": f"{word:x}", "file of the run": f"{run:x}", "file b": "1"}
+                one = Asked(Request(tuple(sorted(features.items()))), ())
+                labels[number, word] = index.label(Application("lab", str(number)), one)
+    assert sum(family.size for family in index._families.values()) <= 100
+    assert max(family.size for family in index._families.values()) <= 40
+    assert index.label(Application("lab", "5"), one, learn=False) == labels[5, 29]

@@ -15,6 +15,7 @@ from barograph_modeler.bands.class_model import fit_gevs
 from barograph_modeler.bands.coverage import Coverage
 from barograph_modeler.learning import jobs as held
 from barograph_modeler.learning import learner as module
+from barograph_modeler.learning import workload
 from barograph_modeler.learning.jobs import VERDICT_SECONDS
 from barograph_modeler.learning.learner import Learner
 from helpers.jobs import CLASSES, Simulation, part, verdict
@@ -386,3 +387,20 @@ def test_the_memory_of_all_jobs_is_bounded_and_the_user_of_whom_most_is_held_los
         learner.observe("scores", verdict(job, 0.0), simulation.now)
     learner.step(simulation.now)
     assert learner.learned_intervals + learner.withheld_intervals == 6 * 400
+
+
+def test_the_pace_of_a_workload_is_fitted_once_for_all_runs_of_a_step(monkeypatch):
+    """As when a log is read again."""
+    fits = []
+    fitted = workload.fit_pace
+    monkeypatch.setattr(workload, "fit_pace", lambda runs: fits.append(len(runs)) or fitted(runs))
+    simulation, learner = Simulation(intervals=800), unhurried()
+    for _ in range(12):
+        job = simulation.job()
+        for table in ("jobs", "blocks", "runs"):
+            learner.observe(table, job[table], simulation.now)
+        learner.observe("scores", verdict(job, 0.1), simulation.now)
+    (pace,) = paces(learner.step(simulation.now))
+    assert (learner.learned_runs, pace["runs"], fits) == (12, 12, [12])
+    assert not paces(learner.step(simulation.now))
+    assert fits == [12]

@@ -116,15 +116,6 @@ def test_large_samples_give_the_parameters_they_were_drawn_from(k, name):
     assert fit.type_name == name
 
 
-def test_return_levels_are_those_of_the_books():
-    # Coles (2001), section 3.4.1: levels exceeded once in 10 and 100 years under the maximum likelihood fit.
-    gev = Gev(0.050, 3.87, 0.198)
-    assert gev.return_level(10) == pytest.approx(4.30, abs=0.01)
-    assert gev.return_level(100) == pytest.approx(4.69, abs=0.01)
-    assert gev.return_level(20) == pytest.approx(gev.quantile(0.95))
-    assert Gev(0.0, 0.0, 1.0).return_level(1e18) == pytest.approx(18 * math.log(10))  # 1 - 1e-18 is 1 in floats
-
-
 @settings(deadline=None)
 @given(shapes, st.floats(0.25, 4096), st.floats(1e-3, 1 - 1e-3))
 def test_scaling_up_is_the_distribution_function_to_the_power_of_the_factor(k, factor, q):
@@ -187,8 +178,6 @@ def test_bad_parameters_are_refused_by_name():
         Gev(0.0, 0.0, 1.0).quantile(1)
     with pytest.raises(ValueError, match=r"^quantile level is 1.0, expected a number between 0 and 1, both excluded$"):
         fit_pwms(np.ones((1, 15))).quantile([0.5, 1])
-    with pytest.raises(ValueError, match=r"^return period is 1, expected a finite number above 1$"):
-        Gev(0.0, 0.0, 1.0).return_level(1)
     with pytest.raises(ValueError, match=r"^scale factor is 0, expected a finite number above 0$"):
         Gev(0.0, 0.0, 1.0).scaled_up(0)
 

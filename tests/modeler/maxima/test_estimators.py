@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import genextreme
 
+from barograph_lab.studies.maxima.likelihood import fit_mle, fit_mles
 from barograph_modeler.maxima.distribution import Gevs
 from barograph_modeler.maxima.fits.moments import HEAVIEST, SHAPE_ENDS, fit_mom, fit_moms, gevs_of_moments, skewness
 from barograph_modeler.maxima.fits.pwm import SHAPE_RANGE, fit_pwm, fit_pwms
-from barograph_modeler.studies.maxima.likelihood import fit_mle, fit_mles
 
 FITS = [fit_pwm, fit_mom, fit_mle]
 MANY = {fit_pwm: fit_pwms, fit_mom: fit_moms, fit_mle: lambda x: fit_mles(x).gevs}

@@ -50,19 +50,22 @@ def test_short_runs_may_differ_by_what_starting_them_takes():
     short, long = runtime_limits([2.0]), runtime_limits([200.0])
     assert short is not None
     assert long is not None
-    assert long.upper / long.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * 0.03 * math.sqrt(2)), rel=1e-3)
-    wider = math.hypot(0.03, math.log(1 + 4 * 0.1 / 2) / 4)
-    assert short.upper / short.expected == pytest.approx(math.exp(t.ppf(0.975, 4) * wider * math.sqrt(2)))
+    assert long.upper / long.expected == pytest.approx(math.exp(t.ppf(0.975, 2) * 0.06 * math.sqrt(2)), rel=1e-3)
+    wider = math.hypot(0.06, math.log(1 + 4 * 0.1 / 2) / 4)
+    assert short.upper / short.expected == pytest.approx(math.exp(t.ppf(0.975, 2) * wider * math.sqrt(2)))
     assert p_value(2.4, 2.0, short.upper, 1) > 2 * p_value(240.0, 200.0, long.upper, 1)
 
 
-@pytest.mark.parametrize("seconds", [1e-6, 0.001, 0.01, 0.1, 0.5])
-def test_the_limits_of_one_short_run_are_tenths_of_a_second_away(seconds):
-    band = runtime_limits([seconds])
-    assert band is not None
-    # 0.1 s times t(4, 0.975) sqrt(2) are 0.39 s.
-    assert 0.25 < band.upper - seconds < 0.5
-    assert 0 < band.lower < seconds
+@pytest.mark.parametrize("noise", [0.005, 0.02, 0.08, 0.3])
+def test_limits_hold_95_of_100_runs_whatever_the_noise(noise):
+    """After three runs or twenty; after one or two, on average over programs that differ as much as these."""
+    rng = np.random.default_rng(1)
+    for runs in (1, 2, 3, 4, 8, 20):
+        noises = [noise] * 600 if runs > 2 else np.exp(rng.uniform(math.log(0.005), math.log(0.3), 600))
+        logs, later = rng.normal(5, noises, (runs, 600)).T, rng.normal(5, noises)
+        bands = [runtime_limits(np.exp(one)) for one in logs]
+        inside = [math.log(one.lower) <= log <= math.log(one.upper) for one, log in zip(bands, later, strict=True)]
+        assert 0.92 < np.mean(inside) <= (1.0 if noise < 0.02 and runs < 8 else 0.985), runs
 
 
 def test_one_run_allows_gross_statements_only_and_more_runs_finer_ones():
@@ -83,21 +86,8 @@ def reach(runs):
     return math.log(band.upper / band.expected)
 
 
-def test_three_runs_that_differ_as_those_of_others_do_tell_more_than_one():
-    apart = math.exp(0.03)
-    assert reach([100 / apart, 100.0, 100 * apart]) < reach([100.0])
-    # Runs that differ by more have limits further apart, and nearer than without a prior.
-    wide = [93.0, 100.0, 107.0]
-    band = runtime_band(wide)
-    assert band is not None
-    assert reach([100.0]) < reach(wide) < 0.8 * math.log(band.upper / band.expected)
-    # By hand: (0.01 ** 2 + 2 s ** 2) / 3, t(3, 0.975) = 3.182446.
-    s = np.log(wide).std(ddof=1)
-    assert reach(wide) == pytest.approx(3.182446 * math.sqrt((0.0001 + 2 * s**2) / 3) * math.sqrt(4 / 3), rel=1e-6)
-
-
 def test_runs_that_agree_by_chance_leave_room_for_the_next_one():
-    assert reach([100.0] * 3) > 0.015
+    assert reach([100.0] * 3) > 0.01
     assert reach([100.0] * 30) < 0.005
 
 

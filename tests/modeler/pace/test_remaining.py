@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from barograph_modeler.pace.pace import fit_pace
-from barograph_modeler.pace.packed_pace import PackedPace
 from barograph_modeler.pace.progress import ProgressProfile, fit_progress
 from barograph_modeler.pace.remaining import (
     ComingDisturbances,
@@ -22,7 +19,7 @@ from barograph_modeler.pace.remaining import (
     with_coming,
 )
 from barograph_modeler.pace.timeline import Timeline
-from barograph_modeler.pace.windows import RunPace, Windower
+from barograph_modeler.pace.windows import Windower
 
 USUAL = 100.0
 SPREAD = PaceSpread(0.03, 0.01)
@@ -107,8 +104,8 @@ def test_the_spread_of_runs_is_told_apart_into_what_lasts_and_what_does_not():
     found = PaceSpread.of_runs(np.hstack([np.zeros((400, 1)), elapsed]))
     assert found == (pytest.approx(lasting, rel=0.1), pytest.approx(within, rel=0.1))
     assert math.isnan(PaceSpread.of_runs(elapsed[:1]).between)
-    one = PaceSpread(math.nan, math.nan).posterior(1)
-    assert one == (pytest.approx(0.03 * math.sqrt(2)), pytest.approx(0.01 * math.sqrt(2)))
+    assert np.isfinite(PaceSpread.of_runs(np.array([[5.0, 5, 5, 5], [0, 1, 2, 3]]))).all()
+    assert PaceSpread(math.nan, math.nan).posterior(1) == pytest.approx((0.03 * math.sqrt(2), 0.01 * math.sqrt(2)))
 
 
 def profile(tail: float) -> ProgressProfile:
@@ -124,27 +121,13 @@ def profile(tail: float) -> ProgressProfile:
     return found
 
 
-def test_spread_and_tail_of_runs_go_through_the_log_and_the_snapshot():
+def test_spread_and_tail_of_runs_go_through_the_log():
     found = profile(tail=1.5)
     assert found.tail_seconds == pytest.approx(1.5)
     assert 0 < found.spread.between < 0.03
     read = ProgressProfile.from_text(found.text())
     assert read is not None
     assert (read.spread, read.tail_seconds) == (pytest.approx(found.spread, rel=1e-5), pytest.approx(1.5))
-    pace = RunPace()
-    pace.add(Windower().add(np.full(400, 7, np.uint64), np.full(400, 0.05), 1000 + 0.05 * np.arange(400)))
-    kept = PackedPace.decode(PackedPace.encode(replace(fit_pace([pace]), progress=found))).progress
-    assert kept is not None
-    assert (kept.spread, kept.tail_seconds) == (found.spread, found.tail_seconds)
-
-
-def test_a_profile_of_an_earlier_version_has_no_spread_and_no_tail():
-    text = profile(tail=1.5).text()
-    old = text[: text.index(',"spread"')] + "}"
-    found = ProgressProfile.from_text(old)
-    assert found is not None
-    assert math.isnan(found.spread.between)
-    assert math.isnan(found.tail_seconds)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3])

@@ -136,16 +136,6 @@ def test_a_new_build_is_compared_on_the_same_type_of_node():
     assert len(list(runs.watch.changes())) == 1
 
 
-def test_what_agents_of_an_earlier_version_did_not_tell_is_no_difference():
-    runs = Runs()
-    assert several(runs, 10, 100.0) == []
-    assert several(runs, 10, 100.0, kernel="6.1") == []
-    assert list(runs.watch._groups[GROUP].runs) == [("a", "", "6.1", "", "")]
-    assert several(runs, 10, 100.0) == []
-    [text] = several(runs, 10, 110.0, kernel="6.2")
-    assert text.startswith("10 % slower since kernel 6.2 (30 runs before")
-
-
 @pytest.mark.parametrize("platform", ["{", "[]", '{"kernel": 6}'])
 def test_a_platform_that_makes_no_sense_is_passed_over(platform):
     watch = ChangeWatch()

@@ -39,7 +39,7 @@ class Log:
         self._site = site
 
     def assignments(self) -> dict[str, list[Any]]:
-        names = ("job", "workload", "family", "how", "reason", "at")
+        names = ("job", "workload", "family", "how", "reason", "time")
         return {name: [row[name] for row in self._site.written] for name in names}
 
     def early(self) -> EarlyRecognizer:
@@ -64,7 +64,7 @@ def begin(early: EarlyRecognizer, number: int, row: dict[str, Any], user: str = 
 
 def new_row(job: str, user: str) -> dict[str, Any]:
     row = {"job": job, "cluster": "lab", "workload": "lab/app@2x1", "app": "app", "user": user, "params": "{}",
-           "ranks": 2, "nodes": 1, "host": "n1", "started_at": NOW, "offset": 10**6}  # fmt: skip
+           "ranks": 2, "nodes": 1, "host": "n1", "started_at": NOW, "log_offset": 10**6}  # fmt: skip
     return {name: [value] for name, value in row.items()}
 
 
@@ -146,12 +146,12 @@ def test_what_people_have_split_and_what_only_traffic_tells_is_left_to_the_model
     row = asked(["1500"])
     group, _ = site.run(row)
     early = log.early()
-    edit = {"target": group, "action": "split", "argument": "word 1", "editor": "ada", "at": NOW}
+    edit = {"target": group, "action": "split", "argument": "word 1", "editor": "ada", "time": NOW}
     early.read("work_edits", {name: [value] for name, value in edit.items()}, NOW)
     begin(early, 1, row)
     assert told(early) == []
     # Another run that asked for the same was found to do other work.
-    moved = {"job": "lab/77.0.0", "workload": f"{group}+b", "family": group, "how": "first", "reason": "", "at": NOW}
+    moved = {"job": "lab/77.0.0", "workload": f"{group}+b", "family": group, "how": "first", "reason": "", "time": NOW}
     early = log.early()
     early.read("assignments", {name: [value] for name, value in moved.items()}, NOW)
     early.read("jobs", new_row("lab/77.0.0", "u"), NOW)
@@ -202,7 +202,7 @@ class FullRemote(Remote):
         self._tables: dict[str, list[dict[str, Any]]] = {}
         for offset, (table, columns) in enumerate(rows, 1):
             row = {name: values[0] for name, values in columns.items()}
-            self._tables.setdefault(table, []).append({**row, "offset": offset})
+            self._tables.setdefault(table, []).append({**row, "log_offset": offset})
         self.offsets["jobs"] = np.array([1])
         self.new, self.fails = new, False
         self.rows = 0
@@ -231,12 +231,12 @@ def test_earlier_jobs_of_the_work_of_a_new_one_are_read(fails: bool) -> None:
     group = site.written[0]["workload"]
     new = {"jobs": new_row("new/1.0.0", "u"), "works": {"job": ["new/1.0.0"]} | {n: [one] for n, one in row.items()}}
     for columns in new.values():
-        columns["offset"] = np.array([11 * MIN_BEHIND])
+        columns["log_offset"] = np.array([11 * MIN_BEHIND])
     remote = FullRemote(rows, new)
     remote.fails = fails
     early = EarlyRecognizer()
-    reader = EarlyReader(early, lambda endpoint: remote, lambda: 0.0)  # type: ignore[arg-type,return-value]
-    assert reader.begin([Followed(0)])
+    reader = EarlyReader(early, lambda: remote, lambda: 0.0)  # type: ignore[arg-type,return-value]
+    assert reader.begin(followed(0))
     reader.poll(NOW)
     assert told(early) == ([] if fails else [("new/1.0.0", group, "same")])
 
@@ -255,37 +255,37 @@ def test_what_is_read_does_not_grow_with_the_jobs_of_the_log() -> None:
             for table, columns in known
         ]
         job = {"jobs": new_row("new/1.0.0", "u")}
-        job["jobs"]["offset"] = np.array([11 * MIN_BEHIND])
+        job["jobs"]["log_offset"] = np.array([11 * MIN_BEHIND])
         remote = FullRemote(known + rest, job)
-        connect = cast(Any, lambda endpoint, remote=remote: remote)
+        connect = cast(Any, lambda remote=remote: remote)
         reader = EarlyReader(EarlyRecognizer(), connect, lambda: 0.0)
-        assert reader.begin([Followed(0)])
+        assert reader.begin(followed(0))
         reader.poll(NOW)
         rows.append(remote.rows)
     assert rows == [4, 4], "one of where to begin, and those of the earlier job of this work"
 
 
-class Followed:
-    def __init__(self, read_to: int) -> None:
-        self.endpoint = "tcp://a:1"
-        self.follower = Follower(None, ["work_edits", "jobs", "works", "blocks"])  # type: ignore[arg-type]
-        self.follower.resume(dict.fromkeys(self.follower.offsets, read_to))
+def followed(read_to: int) -> Follower:
+    """A follower of the modeler that has read up to an offset."""
+    follower = Follower(None, ["work_edits", "jobs", "works", "blocks"])  # type: ignore[arg-type]
+    follower.resume(dict.fromkeys(follower.offsets, read_to))
+    return follower
 
 
 def test_it_is_for_logs_of_which_much_is_to_be_read_and_until_that_is_done() -> None:
     clock = [0.0]
     remote = Remote(3 * LATEST_JOBS, 10 * MIN_BEHIND)
-    reader = EarlyReader(EarlyRecognizer(), lambda endpoint: remote, lambda: clock[0])  # type: ignore[arg-type,return-value]
-    assert not reader.begin([Followed(9 * MIN_BEHIND + 1)])
-    log = Followed(0)
-    assert reader.begin([log])
+    reader = EarlyReader(EarlyRecognizer(), lambda: remote, lambda: clock[0])  # type: ignore[arg-type,return-value]
+    assert not reader.begin(followed(9 * MIN_BEHIND + 1))
+    behind = followed(0)
+    assert reader.begin(behind)
     assert ("jobs", -LATEST_JOBS) in remote.asked
     assert reader.poll(NOW)
     remote.is_away = True
     clock[0] += PAUSE_SECONDS
     assert reader.poll(NOW), "its log is away"
     remote.is_away = False
-    log.follower.resume(dict.fromkeys(log.follower.offsets, 10 * MIN_BEHIND))
+    behind.resume(dict.fromkeys(behind.offsets, 10 * MIN_BEHIND))
     assert reader.poll(NOW), "it pauses"
     clock[0] += PAUSE_SECONDS
     assert not reader.poll(NOW)

@@ -15,7 +15,7 @@ FAMILY = "lab/app@2x1"
 def edit(site: Site, target: str, action: str, argument: str, age: float = 0.0) -> list[dict[str, Any]]:
     """The rows of `events` that answer."""
     row = {"target": [target], "action": [action], "argument": [argument], "editor": ["ada"],
-           "at": [site.simulation.now - age]}  # fmt: skip
+           "time": [site.simulation.now - age]}  # fmt: skip
     return [dict(output.columns) for output in site.tell(("work_edits", row)) if output.table == "events"]
 
 

@@ -260,25 +260,6 @@ def test_workers_without_work_are_left(few):
     assert workers.left == 1
 
 
-def test_a_fit_of_a_level_or_class_that_is_gone_is_dropped(few):
-    workers = FakeWorkers()
-    learner = learner_with(60, workers, Clock())
-    learner.step(0.0)
-    sent = {loan.key[1] for batch in learner.workers._batches for loan in batch.loans}
-    closed, evicted = sorted(sent)[:2]
-    learner.workloads["w"].intervals[closed].close(50.0)
-    learner._recent["w", evicted] = None
-    learner._evict(("w", evicted))
-    while learner.backlog:
-        while workers.tasks:
-            workers.do()
-        learner.step(0.0)
-    intervals = learner.workloads["w"].intervals
-    assert intervals[closed].bands == ()
-    assert evicted not in intervals
-    assert all(one.bands for number, one in intervals.items() if number != closed)
-
-
 def test_what_is_learned_while_a_class_is_fitted_elsewhere_is_fitted_afterwards(few):
     workers = FakeWorkers()
     learner = learner_with(60, workers, Clock())

@@ -14,19 +14,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from barograph_collector.client.log_reader import LogReader
 from barograph_modeler.bands.class_model import ClassModel
 from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.forecasts.history import Application, WorkloadPlace
 from barograph_modeler.forecasts.library import first_fits, publish_all
 from barograph_modeler.forecasts.problems import ProblemSize
 from barograph_modeler.learning.workload import Workload
+from barograph_modeler.main import TABLES
 from barograph_modeler.refits import dispatch as dispatch_module
 from barograph_modeler.refits import workers
 from barograph_modeler.refits.batch import fit_windows, version
 from barograph_modeler.refits.dispatch import Dispatch, Loan
 from barograph_modeler.refits.workers import DaskCluster, LocalProcesses
-from barograph_modeler.state.snapshot import FILE_NAME, write_snapshot
-from helpers.log import DEADLINE_SECONDS
+from barograph_modeler.state.snapshot import FILE_NAME, Offsets, write_snapshot
+from helpers.log import DEADLINE_SECONDS, collector_on
 from helpers.up import Up
 from helpers.works import new_modeler
 
@@ -94,7 +96,9 @@ def test_a_modeler_with_a_backlog_has_it_fitted_by_processes_which_end_with_it(t
             processor.learner.backlog.add((workload, class_id), 1.0)
     up = Up(tmp_path)
     up.state.mkdir(mode=0o700)
-    write_snapshot(up.state / FILE_NAME, {}, "window of 1 s, histories by user", processor.state())
+    with collector_on(up.state / "log.duckdb") as collector, LogReader(collector.endpoint) as reader:
+        offsets = Offsets(reader.identity(), dict.fromkeys(TABLES, 0))
+    write_snapshot(up.state / FILE_NAME, offsets, "window of 1 s, histories by user", processor.state())
     with up:
         up.wait_for_metric("modeler", r'barograph_modeler_refits_total\{by="workers"\} [1-9]')
         modeler = up.pid("modeler")

@@ -1,6 +1,7 @@
 """The predictor: what it says about curves whose truth is known, what it refuses, what it learns from others."""
 
 import itertools
+import math
 import pickle
 from collections.abc import Callable
 
@@ -17,9 +18,8 @@ from barograph_modeler.scaling.answer import MAX_REACH
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
-from barograph_modeler.scaling.pool import Pool, posterior
+from barograph_modeler.scaling.pool import posterior
 from barograph_modeler.scaling.predictor import Prediction, Predictor, Refusal, fit
-from barograph_modeler.scaling.shapes import SHAPES, log_prior, log_times
 
 Law = Callable[[np.ndarray], np.ndarray]
 SCALES = (1, 2, 4, 8, 16)
@@ -73,20 +73,9 @@ def test_overhead_that_a_problem_has_not_met_is_taken_from_the_others():
     truth = 1 + 1600 / 256
     alone = predicted(fit({"large": large}), "large", 256)
     pooled = predicted(fit({"large": large, **others}), "large", 256)
-    assert abs(np.log(pooled.expected_seconds / truth)) < abs(np.log(alone.expected_seconds / truth)) / 3
-    assert pooled.upper_seconds / pooled.lower_seconds < alone.upper_seconds / alone.lower_seconds
+    assert pooled.expected_seconds == pytest.approx(truth, rel=0.05)
+    assert (pooled.upper_seconds / pooled.lower_seconds) ** 1.5 < alone.upper_seconds / alone.lower_seconds
     assert (alone.pooled_from, pooled.pooled_from) == (0, 4)
-
-
-def test_intervals_hold_what_they_promise_on_laws_drawn_at_random():
-    rng = np.random.default_rng(7)
-    inside = 0
-    for case in range(60):
-        law = amdahl(float(np.exp(rng.normal(0, 1))), float(np.exp(rng.normal(4, 1))))
-        answer = predicted(fit({"a": runs(law, noise=0.03, seed=case)}), "a", 128)
-        observed = float(law(np.array([128.0]))[0] * np.exp(0.03 * rng.normal()))
-        inside += answer.lower_seconds <= observed <= answer.upper_seconds
-    assert inside >= 54
 
 
 def test_the_interval_widens_with_distance_and_with_the_differences_of_repeats():
@@ -98,29 +87,20 @@ def test_the_interval_widens_with_distance_and_with_the_differences_of_repeats()
     assert at.upper_seconds / at.lower_seconds > 2 * widths[0]
 
 
-def test_quantiles_are_those_of_the_interval():
-    answer = predicted(fit({"a": runs(amdahl(1.0, 100.0))}), "a", 64)
-    limits = [answer.quantile(p) for p in (0.025, 0.5, 0.975)]
-    assert limits == pytest.approx([answer.lower_seconds, answer.expected_seconds, answer.upper_seconds])
-    with pytest.raises(ValueError, match="p is 1, expected a number between 0 and 1"):
-        answer.quantile(1)
-
-
 def test_the_only_scale_is_predicted_from_its_runs():
-    for count, reach in ((1, 8.0), (3, 1.2)):
+    for count, reach in ((1, 3.0), (3, 1.2)):
         seconds = [100.0, 101.0, 99.0][:count]
         one = fit({"a": Runs.of([4] * count, seconds)})
-        at = one.predict_known("a", 4)
-        assert at is not None
+        at = predicted(one, "a", 4)
         assert (at.runs, at.scales, at.largest_ranks, at.pooled_from) == (count, 1, 4, 0)
         assert at.expected_seconds == pytest.approx(100, rel=0.001)
         limits = runtime_limits(seconds)
         assert limits is not None
         assert (at.lower_seconds, at.upper_seconds) == pytest.approx((limits.lower, limits.upper))
-        assert at.quantile(0.975) == pytest.approx(at.upper_seconds)
+        assert np.exp(at.logarithms.quantile(0.975)) == pytest.approx(at.upper_seconds)
         assert bool(at.warnings) == (count < 3)
         assert at.upper_seconds / at.lower_seconds < reach
-        assert one.predict_known("a", 8) is None
+        assert isinstance(one.predict("a", 8), Refusal)
 
 
 def test_problems_at_one_scale_do_not_show_what_more_ranks_do():
@@ -128,20 +108,29 @@ def test_problems_at_one_scale_do_not_show_what_more_ranks_do():
     assert refused(predictor, "a", 8) == (
         "a was seen at 4 ranks only and no problem of the application at two scales, expected runs at two"
     )
-    one = predictor.predict_known("b", 4)
-    assert one is not None
-    assert one.expected_seconds == pytest.approx(42.0)
-    assert fit({"a": Runs.of([4], [20.0]), "b": Runs.of([4, 8], [42.0, 22.0])}).predict_known("a", 4) is None
+    assert predicted(predictor, "b", 4).expected_seconds == pytest.approx(42.0)
 
 
 def test_a_scale_that_was_run_three_times_is_predicted_from_these_runs():
     odd = Runs.of([1, 2, 4, 8, 8, 8, 16], [100, 50, 25, 40, 40.5, 39.5, 7])
     known = fit({"a": odd})
-    at = known.predict_known("a", 8)
-    assert at is not None
+    at = predicted(known, "a", 8)
     assert at.expected_seconds == pytest.approx(40, rel=0.01)
     assert at.lower_seconds > 35
-    assert known.predict_known("a", 16) is None
+    assert at.upper_seconds < 45
+
+
+def test_a_scale_that_was_run_twice_is_predicted_from_its_runs_and_from_those_of_the_others():
+    """Runs differ by a fifth, as repeats show: the law of six scales is nearer to the truth than the runs of one."""
+    errors, alone = [], []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        ranks = np.repeat(2.0 ** np.arange(6), 2)
+        seconds = (1 + 100 / ranks) * rng.lognormal(0, 0.2, ranks.size)
+        at = predicted(fit({"a": Runs.of(ranks, seconds)}), "a", 8)
+        errors.append(abs(math.log(at.expected_seconds / 13.5)))
+        alone.append(abs(np.log(seconds[ranks == 8]).mean() - math.log(13.5)))
+    assert np.mean(errors) < 0.85 * np.mean(alone)
 
 
 def test_what_cannot_be_predicted_is_refused_with_the_reason():
@@ -186,18 +175,6 @@ def test_a_size_never_run_is_predicted_from_the_others():
     assert refused(predictor, "a", 64) == "the runs have 4 sizes and none was asked for, expected a size"
 
 
-def test_learning_run_by_run_comes_to_the_same_as_learning_at_once():
-    known = {"a": runs(amdahl(1, 100)), "b": runs(amdahl(2, 300), (1, 2, 4))}
-    late = Runs.of([8, 16], [2 + 300 / 8, 2 + 300 / 16])
-    step_by_step = fit(known)
-    step_by_step.update("b", late)
-    at_once = fit({"a": known["a"], "b": known["b"].joined(late)})
-    for problem in ("a", "b"):
-        one, other = predicted(step_by_step, problem, 64), predicted(at_once, problem, 64)
-        assert one.expected_seconds == pytest.approx(other.expected_seconds, rel=1e-6)
-        assert one.upper_seconds == pytest.approx(other.upper_seconds, rel=1e-6)
-
-
 def test_a_refit_learns_what_differs_and_leaves_the_predictor_before_it_as_it_was(monkeypatch):
     fitted = []
     monkeypatch.setattr(
@@ -237,41 +214,19 @@ def test_another_unit_of_time_changes_the_unit_of_the_answer_only_alone(factor, 
 
 
 def test_likelihood_is_the_product_of_forecasts_of_each_scale_from_the_smaller():
-    """Two ways to the same weights: all scales at once, and scale by scale. They differ by what no shape changes."""
-    history = runs(amdahl(1, 100), noise=0.05)
-    spread = 0.04
-    whole = ShapeEvidence(history).fitted().log_likelihood(spread)
-    steps = np.zeros(whole.size)
-    for count in range(1, len(SCALES)):
-        seen = ShapeEvidence(history.select(np.arange(count)))
-        means, spreads = seen.at(float(SCALES[count]), spread)
-        y = np.log(history.seconds[count])
-        steps += student_t.logpdf((y - means) / spreads, seen.freedom) - np.log(spreads)
-    difference = whole - steps
-    likely = posterior(whole, np.zeros(whole.size)) > 1e-6
-    assert np.ptp(difference[likely]) < 1e-6 * max(1.0, np.ptp(whole[likely]))
-
-
-def test_taking_a_problem_out_of_the_pool_leaves_no_trace():
-    pool = Pool()
-    one, other = (ShapeEvidence(runs(law)).fitted() for law in (amdahl(1, 100), amdahl(2, 300)))
-    prior = log_prior(16)
-    pool.add(one, prior)
-    before = pool.prior(one, prior)
-    pool.add(other, prior)
-    assert not np.allclose(pool.prior(one, prior)[0], before[0])
-    pool.add(other, prior, sign=-1)
-    after = pool.prior(one, prior)
-    assert after[1] == pytest.approx(before[1])
-    assert np.exp(after[0]) == pytest.approx(np.exp(before[0]), abs=1e-12)
-
-
-def test_shapes_hold_amdahls_law():
-    plain = (SHAPES.fall == 1) & (SHAPES.growth == 0) & (SHAPES.blend == 1) & (SHAPES.contention == 0)
-    for ranks in (1.0, 7.0, 1024.0):
-        expected = np.log(1 / ranks + np.exp(SHAPES.overhead[plain]))
-        assert log_times(ranks)[plain] == pytest.approx(expected)
-    assert np.exp(log_prior(64.0)).sum() == pytest.approx(1)
+    """Two ways to the same weights: all scales at once, and scale by scale. They differ by what neither a shape nor a
+    prior of the spread changes."""
+    history, differences = runs(amdahl(1, 100), noise=0.05), []
+    for spread in (0.01, 0.04, 0.2):
+        whole = ShapeEvidence(history).fitted().log_likelihood(spread)
+        steps = np.zeros(whole.size)
+        for count in range(1, len(SCALES)):
+            seen = ShapeEvidence(history.select(np.arange(count)))
+            means, spreads = seen.at(float(SCALES[count]), spread)
+            y = np.log(history.seconds[count])
+            steps += student_t.logpdf((y - means) / spreads, seen.freedom) - np.log(spreads)
+        differences.append((whole - steps)[posterior(whole, np.zeros(whole.size)) > 1e-6])
+    assert np.ptp(np.concatenate(differences)) < 1e-6
 
 
 def test_quantiles_that_are_found_together_are_the_roots_of_the_distribution_function():
@@ -298,36 +253,23 @@ def test_a_problem_keeps_its_runs_and_weights_and_not_what_thousands_of_shapes_l
         return len(pickle.dumps(predictor))
 
     assert (kept(8) - kept(4)) / 4 < 32_000  # a column of the shapes has as many bytes
-
-
-def test_quantiles_of_a_mixture_are_where_its_distribution_function_says():
-    mixture = Mixture(np.array([0.3, 0.7]), np.array([-1.0, 2.0]), np.array([0.5, 1.0]), 4.0)
-    for p in (0.025, 0.3, 0.5, 0.975):
-        z = (mixture.quantile(p) - mixture.means) / mixture.spreads
-        assert mixture.weights @ student_t.cdf(z, 4.0) == pytest.approx(p, abs=1e-8)
-    wide = mixture.widened(0.5, 1.5)
-    median = mixture.quantile(0.5)
-    assert wide.quantile(0.5) == pytest.approx(median)
-    assert wide.quantile(0.1) - median == pytest.approx(0.5 * (mixture.quantile(0.1) - median))
-    assert wide.quantile(0.9) - median == pytest.approx(1.5 * (mixture.quantile(0.9) - median))
-    # The density is the slope of the distribution function, of a joined and shifted mixture too.
-    both = Mixture.joined([(0.4, wide), (0.6, mixture.shifted(3.0))])
-    for p in (0.1, 0.6, 0.95):
-        low, high = both.quantile(p - 1e-4), both.quantile(p + 1e-4)
-        assert np.exp(both.log_density((low + high) / 2)) == pytest.approx(2e-4 / (high - low), rel=1e-3)
+    assert kept(1) < 100_000
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"ranks": [1, 2], "seconds": [1.0, 0.0]}, "run 1: seconds are 0, expected a finite number above 0"),
-        ({"ranks": [1, 2], "seconds": [1.0, -3.0]}, "run 1: seconds are -3, expected a finite number above 0"),
-        ({"ranks": [1, 2], "seconds": [np.nan, 1.0]}, "run 0: seconds are nan, expected a finite number above 0"),
+        ({"ranks": [1, 2], "seconds": [1.0, 0.0]}, "run 1: seconds are 0, expected a number from 1e-09 to 1e+12"),
+        ({"ranks": [1, 2], "seconds": [1.0, -3.0]}, "run 1: seconds are -3, expected a number from 1e-09 to 1e+12"),
+        ({"ranks": [1, 2], "seconds": [np.nan, 1.0]}, "run 0: seconds are nan, expected a number from 1e-09 to 1e+12"),
         ({"ranks": [0, 2], "seconds": [1.0, 1.0]}, "run 0: ranks are 0, expected a whole number from 1 to 100000000"),
         ({"ranks": [1.5], "seconds": [1.0]}, "run 0: ranks are 1.5, expected a whole number from 1 to 100000000"),
         ({"ranks": [10**9], "seconds": [1.0]}, "run 0: ranks are 1e+09, expected a whole number from 1 to 100000000"),
         ({"ranks": [4], "seconds": [1.0], "nodes": [8]}, "run 0: nodes are 8, expected at most the number of ranks"),
-        ({"ranks": [4], "seconds": [1.0], "size": [np.nan]}, "run 0: size is nan, expected a finite number above 0"),
+        (
+            {"ranks": [4], "seconds": [1.0], "size": [np.nan]},
+            "run 0: size is nan, expected a number from 1e-99 to 1e+99",
+        ),
         ({"ranks": [4, 8], "seconds": [1.0]}, "seconds has 1 values, expected 2 as ranks has"),
     ],
 )

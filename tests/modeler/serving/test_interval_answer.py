@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from barograph.cli import main as barograph
 from barograph.views.intervals import class_ids, interval_sentences, site_names
+from barograph_agent.reduce import intervals
 from barograph_collector.daemon.service import MetricsServer, serve_metrics
 from barograph_modeler.maxima.distribution import Gev
 from barograph_modeler.maxima.interval_forecast import IntervalForecast, IntervalSample, forecast_interval
@@ -124,12 +125,6 @@ def test_order_of_time_is_kept_and_narrows_the_band() -> None:
     assert ordered.upper / ordered.lower > 1.15 * band.upper / band.lower
 
 
-def test_the_window_is_in_order_of_arrival_when_it_has_turned() -> None:
-    series = Predictive(window=40)
-    series.learn(np.arange(100.0, 0.0, -1.0))
-    assert series.series.tolist() == np.arange(40.0, 0.0, -1.0).tolist()
-
-
 def test_too_few_values_at_the_largest_scale_are_no_forecast() -> None:
     rng = np.random.default_rng(10)
     few = IntervalSample(lengths(256, rng, 38), None, None)
@@ -142,24 +137,28 @@ def test_too_few_values_at_the_largest_scale_are_no_forecast() -> None:
 
 def learned(
     *scales: int,
-    intervals: int = 2 * COUNT,
+    intervals: int | Mapping[int, int] = 2 * COUNT,
+    slope: float = 0.2,
     imported: bool = False,
     sizes: Mapping[int, int] | None = None,
     per_node: int = 0,
 ) -> ModelerProcessor:
     """A modeler that has read one job per scale, with 3 of 4 parts of the time in the first class.
 
-    sizes: the parameter n by ranks. per_node: ranks of each node, whose work in the first class is read too.
+    intervals: in a run, or by ranks. slope: of lengths and runtime. sizes: the parameter n by ranks. per_node: ranks of
+    each node, whose work in the first class is read too.
     """
-    modeler, simulation, rng = new_modeler(), Simulation(intervals=intervals), np.random.default_rng(3)
+    modeler, simulation, rng = new_modeler(), Simulation(), np.random.default_rng(3)
     for ranks in scales:
         simulation.workload, simulation.ranks = f"lab/app@{ranks}x1", ranks
+        simulation.intervals = count = intervals if isinstance(intervals, int) else intervals[ranks]
         job = simulation.job()
+        job["runs"]["runtime_seconds"] = [1000.0 * ranks**slope]
         if sizes is not None:
             job["jobs"]["params"] = [json.dumps({"n": str(sizes[ranks])})]
-        values = np.empty(intervals)
-        values[::2] = lengths(ranks, rng, intervals // 2)
-        values[1::2] = lengths(ranks, rng, intervals // 2) / 3
+        values = np.empty(count)
+        values[::2] = lengths(ranks, rng, count // 2, slope=slope)
+        values[1::2] = lengths(ranks, rng, count // 2, slope=slope) / 3
         blocks = job["blocks"]
         blocks |= dict.fromkeys(("sum_seconds", "min_seconds", "max_seconds"), values)
         blocks |= {"sum_squares": values**2, "sum_cubes": values**3}
@@ -223,6 +222,33 @@ def test_a_larger_scale_is_answered_from_those_that_have_run(server: MetricsServ
         assert row["expected_seconds"] == pytest.approx(np.median(part), rel=0.1)
         assert row["expected_maximum_seconds"] == pytest.approx(part.mean(), rel=0.06)
     assert reply["conditions"] == ["The logarithm of the length of intervals is linear in that of the ranks."]
+
+
+@pytest.mark.parametrize("scales", [(8, 16, 32, 64), (32, 64)])
+@pytest.mark.parametrize("measured", [0, 512])
+def test_intervals_of_work_that_is_divided_get_shorter_with_the_runtime(scales: tuple[int, ...], measured: int) -> None:
+    """measured: intervals at the smaller scales; without, the runtimes alone show the trend."""
+    counts = {ranks: 512 if ranks == 64 else measured or 16 for ranks in scales}
+    with serving(learned(*scales, intervals=counts, slope=-1.0)) as served:
+        for ranks in (128, 256, 512):
+            first, second = get(served, f"app=app&ranks={ranks}")[1]["intervals"]
+            law = lengths(ranks, np.random.default_rng(4), 4000, slope=-1.0)
+            for row, part in ((first, law), (second, law / 3)):
+                assert row["from_ranks"] == ([*scales] if measured else [64])
+                assert row["lower_seconds"] < np.median(part) < row["upper_seconds"]
+                assert row["expected_seconds"] < 1.3 * np.median(part)
+
+
+def test_intervals_of_one_scale_follow_their_measured_work_or_nobody_knows() -> None:
+    law = np.median(lengths(128, np.random.default_rng(4), 4000, slope=-1.0))
+    for per_node in (8, 0):
+        with serving(learned(64, slope=-1.0, per_node=per_node)) as served:
+            reply = get(served, "app=app&ranks=128")[1]
+        first, second = reply["intervals"]
+        assert (first["prior"], second["prior"]) == ("split" if per_node else "none", "none")
+        assert first["lower_seconds"] < law < first["upper_seconds"]
+        assert first["expected_seconds"] < (1.2 if per_node else 1.5) * law
+        assert any("it is unknown whether they get shorter" in text for text in reply["conditions"])
 
 
 def test_beyond_what_was_tested_the_answer_is_wide_finite_and_has_the_distance(server: MetricsServer) -> None:
@@ -348,15 +374,14 @@ def test_a_class_with_call_sites_is_named_by_them(server: MetricsServer) -> None
     assert f", class {CLASSES[1]:016x}: " in second
 
 
-def test_call_sites_are_those_of_the_collector(tmp_path: Path) -> None:
-    site = {"class_id": CLASSES[0], "before": "halo+0x1a < main+0x2", "at": "dot+0x2b < main+0x8"}
+def test_call_sites_are_those_of_the_collector_that_the_class_is_of(tmp_path: Path) -> None:
+    paths = {"from_site": "halo+0x1a < main+0x2", "to_site": "dot+0x2b < main+0x8"}
+    number = intervals.class_id(*paths.values())
+    site = {"job": "lab/1.0.0", "class_id": number, "operation": "Allreduce"}
     with collector_on(tmp_path / "log.duckdb") as running, Producer(running.endpoint) as producer:
         producer.hello()
-        producer.append(1, "sites", 1, site | {"operation": "Allreduce"})
-        producer.receive_ack(1)
-        found = site_names(running.endpoint, CLASSES)
-    assert found == {CLASSES[0]: "halo+0x1a to dot+0x2b (Allreduce)"}
-
-
-def test_without_a_collector_classes_have_no_names() -> None:
-    assert site_names("tcp://127.0.0.1:1", [1, 2]) == {}
+        producer.append(1, "sites", 1, site | paths)
+        producer.append(2, "sites", 1, site | {"job": "lab/2.0.0", "from_site": "forged", "to_site": "forged"})
+        producer.receive_ack(2)
+        found = site_names(running.endpoint, [number])
+    assert found == {number: "halo+0x1a to dot+0x2b (Allreduce)"}

@@ -76,7 +76,10 @@ def get(server: MetricsServer, path: str, **headers: str) -> tuple[int, str, str
 
 # Questions
 
-FIELDS = "app, like, ranks, nodes, cluster, risk, curve, intervals, format, param.NAME, feature.NAME, asked.COLUMN"
+FIELDS = (
+    "app, like, ranks, nodes, cluster, user, requested, risk, curve, intervals, format, param.NAME, feature.NAME,"
+    " asked.COLUMN"
+)
 
 
 @pytest.mark.parametrize(
@@ -221,15 +224,18 @@ class Fixed:
         self._seconds = seconds
 
     def predict(
-        self, problem: str, ranks: float, nodes: float | None = None, size: object = None
+        self,
+        problem: str,
+        ranks: float,
+        nodes: object = None,
+        size: object = None,
+        own: object = None,
+        repeats: object = None,
     ) -> Prediction | Refusal:
         if (seconds := self._seconds.get(int(ranks))) is None:
             return Refusal("too far out")
         limits = (seconds, seconds / 2, seconds * 2)
         return Prediction(*limits, {"fixed": 1.0}, 3, 3, 4, 0, (), (), Mixture.single(np.log(seconds), 0.1, 10.0))
-
-    def predict_known(self, problem: str, ranks: float, size: object = None) -> None:
-        """No scale has runs of its own."""
 
 
 def asked(seconds: Mapping[int, float], ranks: int) -> dict[str, Any]:

@@ -17,12 +17,12 @@ import pytest
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import Round
 from barograph_collector.daemon.runner import Runner
-from barograph_collector.daemon.service import CannotStart, Exit
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.state import snapshot as module
 from barograph_modeler.state.gate import Gate
 from barograph_modeler.state.snapshot import (
     SNAPSHOT_SECONDS,
+    Offsets,
     SnapshotKeeper,
     UnusableSnapshot,
     read_snapshot,
@@ -37,8 +37,8 @@ SETTINGS = "window of 1 s"
 class Page:
     def __init__(self, columns: dict[str, Any], after: int) -> None:
         self.columns = columns
-        self.rows = len(columns["offset"])
-        self.next_offset = int(columns["offset"][-1]) if self.rows else after
+        self.rows = len(columns["log_offset"])
+        self.next_offset = int(columns["log_offset"][-1]) if self.rows else after
 
 
 class FakeLog:
@@ -50,25 +50,25 @@ class FakeLog:
         for table, columns in pieces:
             rows = len(columns["job"])
             offsets = np.arange(self.head + 1, self.head + 1 + rows)
-            self.tables[table].append({**columns, "offset": offsets})
+            self.tables[table].append({**columns, "log_offset": offsets})
             self.head += rows
         self.visible = self.head
 
     def read(self, table: str, after: int, limit: int = 10_000, job: str = "") -> Page:
         for columns in self.tables[table]:
-            last = min(int(columns["offset"][-1]), self.visible)
-            if last > after and columns["offset"][0] <= self.visible:
-                start = int(np.searchsorted(columns["offset"], after, side="right"))
-                stop = int(np.searchsorted(columns["offset"], last, side="right"))
+            last = min(int(columns["log_offset"][-1]), self.visible)
+            if last > after and columns["log_offset"][0] <= self.visible:
+                start = int(np.searchsorted(columns["log_offset"], after, side="right"))
+                stop = int(np.searchsorted(columns["log_offset"], last, side="right"))
                 return Page(part(columns, start, min(stop, start + limit)), after)
-        return Page({"offset": np.empty(0, dtype=np.int64)}, after)
+        return Page({"log_offset": np.empty(0, dtype=np.int64)}, after)
 
     def follow(self, offsets: Mapping[str, int], limit: int, seconds: float) -> Round:
         pages = {table: self.read(table, after, limit).columns for table, after in offsets.items()}
-        ends = [int(columns["offset"][-1]) for columns in pages.values() if len(columns["offset"])]
+        ends = [int(columns["log_offset"][-1]) for columns in pages.values() if len(columns["log_offset"])]
         upto = min(ends, default=self.visible)
-        cut = {t: part(c, 0, int(np.searchsorted(c["offset"], upto, side="right"))) for t, c in pages.items()}
-        return upto, {table: columns for table, columns in cut.items() if len(columns["offset"])}
+        cut = {t: part(c, 0, int(np.searchsorted(c["log_offset"], upto, side="right"))) for t, c in pages.items()}
+        return upto, {table: columns for table, columns in cut.items() if len(columns["log_offset"])}
 
 
 class Sink:
@@ -92,7 +92,7 @@ def history(factors: list[float | None]) -> list[tuple[str, dict[str, Any]]]:
 
 
 class FollowedPart(NamedTuple):
-    """A log with its name, as `FollowedCollector` has it."""
+    """A log with its name, as `LogSource` has it."""
 
     name: str
     reader: FakeLog
@@ -106,7 +106,7 @@ class Life:
         self.learner = Learner(accept=2, refit_seconds=math.inf)
         self.follower = Follower(log, TABLES, page=300)
         self.keeper = SnapshotKeeper(directory, self.learner, SETTINGS, clock)
-        self.keeper.restore([FollowedPart("a", log, self.follower)])
+        self.keeper.restore(FollowedPart("a", log, self.follower))
         self.station = Runner(self.learner, self.follower, Sink(), clock=lambda: 1e6)  # type: ignore[arg-type]
 
 
@@ -146,14 +146,14 @@ def test_killed_anywhere_and_restored_it_comes_to_the_same(tmp_path, uninterrupt
     first = Life(log, tmp_path)
     log.visible = stop
     first.station.step()
-    first.keeper.keep({"a": first.follower.delivered}, True)
+    first.keeper.keep("a", first.follower.delivered, True)
     log.visible = stop + lost
     first.station.step()
     log.visible = log.head
     second = Life(log, tmp_path)
     assert second.follower.offsets == dict.fromkeys(TABLES, 0) | {
         table: max((o for o in offsets if o <= stop), default=0)
-        for table, offsets in ((t, [o for c in log.tables[t] for o in c["offset"]]) for t in TABLES)
+        for table, offsets in ((t, [o for c in log.tables[t] for o in c["log_offset"]]) for t in TABLES)
     }
     second.station.step()
     found = known(second.learner)
@@ -181,7 +181,7 @@ def test_a_snapshot_between_rounds_is_of_the_rows_handed_over(tmp_path):
     handed = dict.fromkeys(TABLES, 0)
     for _ in range(5):
         for table, columns in next(rounds):
-            handed[table] = int(columns["offset"][-1])
+            handed[table] = int(columns["log_offset"][-1])
     assert follower.delivered == handed
     assert 0 < max(handed.values()) < log.head
 
@@ -190,7 +190,7 @@ def saved(tmp_path: Path) -> tuple[FakeLog, Life]:
     log = FakeLog(history([None, None, None]))
     life = Life(log, tmp_path)
     life.station.step()
-    life.keeper.keep({"a": life.follower.delivered}, True)
+    life.keeper.keep("a", life.follower.delivered, True)
     return log, life
 
 
@@ -204,7 +204,7 @@ def evil(life: Life) -> bytes:
         def __reduce__(self) -> tuple[Any, ...]:
             return os.system, ("touch harmed",)
 
-    write_snapshot(life.keeper.path, {"a": life.follower.delivered}, SETTINGS, {"workloads": Evil()})
+    write_snapshot(life.keeper.path, Offsets("a", life.follower.delivered), SETTINGS, {"workloads": Evil()})
     return life.keeper.path.read_bytes()
 
 
@@ -215,15 +215,16 @@ SPOILED = {
     "another format": (lambda life: rewritten(life, format=99), "its format is 99, expected "),
     "another version": (lambda life: rewritten(life, versions={"barograph": "9"}), "its versions are "),
     "another window": (lambda life: rewritten(life, settings="window of 2 s"), "its settings are 'window of 2 s'"),
-    "other tables": (lambda life: rewritten(life, offsets={"a": {"jobs": 1}}), "it is of tables ['jobs'], expected"),
+    "other tables": (lambda life: rewritten(life, offsets={"jobs": 1}), "it is of tables ['jobs'], expected"),
     "ahead of the log": (
-        lambda life: rewritten(life, offsets={"a": dict.fromkeys(TABLES, 10**9)}),
+        lambda life: rewritten(life, offsets=dict.fromkeys(TABLES, 10**9)),
         "table 'jobs' of the log has no row at its offset 1000000000: it is of another log",
     ),
     "of another log": (
-        lambda life: rewritten(life, offsets={"a": life.follower.delivered | {"runs": 5}}),
+        lambda life: rewritten(life, offsets=life.follower.delivered | {"runs": 5}),
         "table 'runs' of the log has no row at its offset 5: it is of another log",
     ),
+    "of a log of another name": (lambda life: rewritten(life, log="b"), "it is of log b, expected a"),
     "evil": (evil, "its content is not readable: it asks for posix.system"),
 }
 
@@ -248,7 +249,7 @@ def test_a_snapshot_that_is_not_ours_or_not_of_this_log_is_ignored_with_one_line
 def test_only_own_classes_and_plain_containers_come_out_of_a_snapshot(tmp_path):
     path = tmp_path / "file"
     for thing, asked in ((print, "builtins.print"), (os.getcwd, "posix.getcwd"), (pickle.loads, "_pickle.loads")):
-        write_snapshot(path, {}, SETTINGS, [thing])
+        write_snapshot(path, Offsets("a", {}), SETTINGS, [thing])
         with pytest.raises(UnusableSnapshot, match=f"it asks for {asked}"):
             read_snapshot(path, SETTINGS)
 
@@ -257,19 +258,19 @@ def test_snapshots_are_written_when_due_and_at_the_end_and_a_full_disk_stops_not
     now = [0.0]
     life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
     life.station.step()
-    life.keeper.keep({"a": life.follower.delivered}, False)
+    life.keeper.keep("a", life.follower.delivered, False)
     assert not life.keeper.path.exists()
     now[0] = SNAPSHOT_SECONDS
-    life.keeper.keep({"a": life.follower.delivered}, False)
+    life.keeper.keep("a", life.follower.delivered, False)
     life.keeper.poll(wait=True)
     life.keeper.path.unlink()
-    life.keeper.keep({"a": life.follower.delivered}, False)
+    life.keeper.keep("a", life.follower.delivered, False)
     assert not life.keeper.path.exists()
-    life.keeper.keep({"a": life.follower.delivered}, True)
+    life.keeper.keep("a", life.follower.delivered, True)
     assert life.keeper.path.exists()
     life.keeper.path.unlink()
     life.keeper.path.with_name("modeler.snapshot.part").mkdir()
-    life.keeper.keep({"a": life.follower.delivered}, True)
+    life.keeper.keep("a", life.follower.delivered, True)
     assert caplog.messages == [f"snapshot {life.keeper.path} is not written: Is a directory"]
 
 
@@ -281,7 +282,7 @@ def test_a_snapshot_written_aside_is_of_the_instant_it_was_ordered_at(tmp_path):
     life.station.step()
     expected = repr_rounded(known(life.learner))
     now[0] = SNAPSHOT_SECONDS
-    life.keeper.keep({"a": life.follower.delivered}, False)
+    life.keeper.keep("a", life.follower.delivered, False)
     life.learner.workloads.clear()
     life.keeper.poll(wait=True)
     assert repr_rounded(known(Life(log, tmp_path).learner)) == expected
@@ -294,9 +295,9 @@ def test_no_snapshot_is_begun_while_another_thread_reckons(tmp_path, monkeypatch
     keeper = SnapshotKeeper(tmp_path, life.learner, SETTINGS, lambda: now[0], gate)
     now[0] = SNAPSHOT_SECONDS
     with gate.passing():
-        keeper.keep({"a": life.follower.delivered}, False)
+        keeper.keep("a", life.follower.delivered, False)
     assert not keeper.path.exists()
-    keeper.keep({"a": life.follower.delivered}, False)
+    keeper.keep("a", life.follower.delivered, False)
     keeper.poll(wait=True)
     assert keeper.path.exists()
 
@@ -306,59 +307,10 @@ def test_a_snapshot_aside_that_meets_a_full_disk_or_dies_costs_the_snapshot_and_
     life = Life(FakeLog(history([None])), tmp_path, clock=lambda: now[0])
     life.keeper.path.with_name("modeler.snapshot.part").mkdir()
     now[0] = SNAPSHOT_SECONDS
-    life.keeper.keep({"a": life.follower.delivered}, False)
+    life.keeper.keep("a", life.follower.delivered, False)
     life.keeper.poll(wait=True)
     assert caplog.messages == [f"snapshot {life.keeper.path} is not written: Is a directory"]
     now[0] = 2 * SNAPSHOT_SECONDS
-    life.keeper.keep({"a": life.follower.delivered}, False)
-    life.keeper.keep({"a": life.follower.delivered}, True)  # the last chance comes while the other one is under way
+    life.keeper.keep("a", life.follower.delivered, False)
+    life.keeper.keep("a", life.follower.delivered, True)  # the last chance comes while the other one is under way
     assert caplog.messages[1:] == [f"snapshot {life.keeper.path} is not written: Is a directory"]
-
-
-def parts(*logs: tuple[str, FakeLog]) -> list[FollowedPart]:
-    return [FollowedPart(name, log, Follower(log, TABLES)) for name, log in logs]
-
-
-def snapshot_of_two(tmp_path: Path) -> dict[str, FakeLog]:
-    logs = {"a": FakeLog(history([None])), "b": FakeLog(history([None, None]))}
-    keeper = SnapshotKeeper(tmp_path, Learner(), SETTINGS)
-    read = parts(*logs.items())
-    keeper.restore(read)
-    for part_ in read:
-        assert list(part_.follower.poll())
-    keeper.keep({part_.name: part_.follower.delivered for part_ in read}, True)
-    return logs
-
-
-def test_each_log_is_continued_at_its_own_offsets_and_a_new_one_read_from_its_beginning(tmp_path):
-    logs = snapshot_of_two(tmp_path) | {"c": FakeLog(history([None]))}
-    read = parts(*logs.items())
-    SnapshotKeeper(tmp_path, Learner(), SETTINGS).restore(read)
-    left = {part_.name: sum(len(columns["offset"]) for round_ in part_.follower.poll() for _, columns in round_)
-            for part_ in read}  # fmt: skip
-    assert left == {"a": 0, "b": 0, "c": logs["c"].head}
-
-
-def test_the_offsets_of_a_log_that_is_away_stay_in_the_snapshot(tmp_path):
-    logs = snapshot_of_two(tmp_path)
-    first, second = parts(*logs.items())
-    keeper = SnapshotKeeper(tmp_path, Learner(), SETTINGS)
-    keeper.restore([first])
-    keeper.keep({"a": first.follower.delivered}, True)
-    keeper.restore([second])
-    assert second.follower.offsets == second.follower.delivered != dict.fromkeys(TABLES, 0)
-    again = parts(*logs.items())
-    SnapshotKeeper(tmp_path, Learner(), SETTINGS).restore(again)
-    assert not list(again[1].follower.poll())
-
-
-def test_a_log_that_comes_back_as_an_older_copy_ends_the_modeler_and_all_are_read_anew(tmp_path):
-    logs = snapshot_of_two(tmp_path)
-    older = FakeLog(history([None]))
-    first, second = parts(("a", logs["a"]), ("b", older))
-    keeper = SnapshotKeeper(tmp_path, Learner(), SETTINGS)
-    keeper.restore([first])
-    with pytest.raises(CannotStart, match="is deleted, all logs are read from their beginning") as error:
-        keeper.restore([second])
-    assert error.value.status == Exit.FAILED
-    assert not keeper.path.exists()

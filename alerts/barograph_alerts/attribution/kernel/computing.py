@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from barograph_alerts.attribution.cause import SHARE, Cause, OwnGrowth
+from barograph_alerts.attribution.cause import SHARE, Cause, LongerWork, OwnGrowth
 from barograph_alerts.attribution.kernel.account import Account
 
 COMPUTED: Final = 2.0
@@ -18,18 +18,15 @@ ASLEEP: Final = 0.5
 def has_computed(
     name: str, slept: bool | None, before: Account, during: Account, slower: Collection[str]
 ) -> bool | None:
-    """Whether the own work of a node's ranks grew by computing: they sleep no longer, and fixed work takes no longer.
+    """Whether own work of a node's ranks grew by computing: they sleep no longer, and no slower core is known of.
 
-    None where that is not known. name: of the node, empty for the only one. slept: what `has_slept` has found. slower:
-    nodes that do fixed work slower.
+    None where they are not known for long enough. name: of the node, empty for the only one. slept: as of `has_slept`.
+    slower: nodes whose cores or accelerators are slower.
     """
     host = name or next(iter(during.seconds), "")
     if min(before.seconds[host], during.seconds[host]) < COMPUTED:
         return None
-    sums = [account.node(host) for account in (before, during)]
-    if host in slower or min(one.measured for one in sums) <= 0:
-        return False
-    return slept is False
+    return host not in slower and slept is False
 
 
 def has_slept(name: str, growth: OwnGrowth, before: Account, during: Account) -> bool | None:
@@ -37,9 +34,9 @@ def has_slept(name: str, growth: OwnGrowth, before: Account, during: Account) ->
     host = name or next(iter(during.seconds), "")
     known = before.seconds[host], during.seconds[host]
     sums = [account.node(host) for account in (before, during)]
-    if min(known) < COMPUTED or min(one.run for one in sums) <= 0:
+    if min(known) < COMPUTED or min(one["run"] for one in sums) <= 0:
         return None
-    awake = [(one.run + one.delay) / seconds for one, seconds in zip(sums, known, strict=True)]
+    awake = [(one["run"] + one["delay"]) / seconds for one, seconds in zip(sums, known, strict=True)]
     was, now = (max(growth.ranks - ranks, 0.0) for ranks in awake)
     return now * growth.now - was * growth.before >= ASLEEP * growth.seconds
 
@@ -64,5 +61,7 @@ def without_members(cause: Cause, names: Collection[str]) -> Cause:
     rest = tuple(name for name in cause.members if name not in names)
     if cause.kind != "straggler" or not names or not rest:
         return cause
-    more = {"own": max(cause.growths[name].most for name in rest)} if set(rest) <= cause.growths.keys() else {}
-    return replace(cause, members=rest, numbers={**cause.numbers, **more})
+    reason = cause.reason
+    if isinstance(reason, LongerWork) and set(rest) <= cause.growths.keys():
+        reason = replace(reason, own=max(cause.growths[name].most for name in rest))
+    return replace(cause, members=rest, reason=reason)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from barograph_alerts.attribution.cause import Cause, Kind
+from barograph_alerts.attribution.cause import (
+    AllSlow,
+    BadLink,
+    Cause,
+    CoreWaits,
+    KernelKind,
+    KernelLoss,
+    SlowTransfers,
+    in_network,
+)
 from barograph_alerts.attribution.kernel.account import MIN_OVERLAP, Account, middle, within
 from barograph_alerts.attribution.kernel.computing import (
     doing_more,
@@ -18,6 +27,7 @@ from barograph_alerts.attribution.kernel.computing import (
     without_members,
 )
 from barograph_alerts.attribution.kernel.losses import (
+    CLOCKS,
     MIN_SHARE,
     MIN_SHARES,
     Growth,
@@ -29,7 +39,7 @@ from barograph_alerts.attribution.kernel.losses import (
     total_share,
 )
 from barograph_alerts.attribution.kernel.pressure import NODE, Pressure
-from barograph_alerts.attribution.kernel.transfers import BUSY_TRANSFER, COVERED, TRANSFER, by_transfers
+from barograph_alerts.attribution.kernel.transfers import BUSY_TRANSFER, COVERED, TRANSFER, by_links, by_transfers
 
 RECENT: Final = 1024
 """Newest rows kept one by one, since an onset is detected some time later."""
@@ -39,18 +49,14 @@ EXPLAINS_STOPPED: Final = 0.3
 """The same of stops by signals, which nothing about a program brings about."""
 BEGINNING: Final = 15.0
 """Seconds from the first row on in which it is seen whether a job's ranks are stopped as a rule."""
-IN_WORK: Final = frozenset({"core", "steal", "compute", "bandwidth"})
+IN_WORK: Final = frozenset({"core", "steal", "throttled", "accelerator"})
 """Kinds that delay the other nodes only where they make own work longer."""
-CORE_NUMBERS: Final = ("core_waited", "core_waited_before", "core_nodes")
-"""Numbers of a cause that is none of a kernel's, though ranks waited for cores: the largest share of its time that a
-rank did, what it was before, and the nodes on which ranks did about as much, 0 of a job on one."""
 
 
 class KernelAccount:
-    """The rows of one job. usual_compute: what the fixed computation usually takes on a node, NaN if unknown."""
+    """The rows of one job."""
 
-    def __init__(self, usual_compute: Callable[[str], float] = lambda host: math.nan) -> None:
-        self.usual_compute = usual_compute
+    def __init__(self) -> None:
         self.count = 0
         """Rows so far."""
         self._before, self._first = Account(), Account()
@@ -90,8 +96,8 @@ class KernelAccount:
         suffices. Where nobody on several nodes worked longer, or that is not known yet, no kind of IN_WORK is the
         cause, since ranks lose that time while they wait for others; nor where it is not known, and more than half of
         the nodes show it. That they waited for cores is then a number of the cause, with who took them; how much more,
-        is taken of the time in which they did not wait before. A node that does fixed work in the time t, before in t0,
-        loses the share 1 - t0 / t of all time, which is no reason that ranks sleep longer. Stragglers whose own work
+        is taken of the time in which they did not wait before. A node whose cores run at the clock f, before at f0,
+        loses the share 1 - f / f0 of all time, which is no reason that ranks sleep longer. Stragglers whose own work
         grew by computing, as `has_computed` has it, are not named beside others.
         """
         before, during = self._around(onset_at, until, earlier)
@@ -111,27 +117,32 @@ class KernelAccount:
         likely = [kind for kind, share in worst.items() if share >= MIN_SHARES.get(kind, MIN_SHARE)]
         doing = doing_more(cause)
         if doing and all(slept[name] for name in doing):
-            likely = [kind for kind in likely if kind not in MIN_SHARES]
+            likely = [kind for kind in likely if kind != "throttled"]  # a rank may sleep until its accelerator is done
         counted = [kind for kind in kinds if kind not in MIN_SHARES]
         shown = {*likely, *(kind for kind in counted if any(one.of_rest >= MIN_SHARE for one in kinds[kind]))}
         if nodes > 1:
             likely = [kind for kind in likely if _may_be(kind, kinds[kind], cause, nodes)]
-        # What is counted comes before what fixed work tells: who takes a core or swaps uses caches and memory as well.
+        # What is counted comes before clocks: these fall with what a program does as well.
         for kind in sorted(likely, key=lambda kind: (kind in MIN_SHARES, -worst[kind])):
-            # Work that is slower by itself is lost on each node alike, and not in turn.
+            # What slower cores lose is lost on each node alike, and not in turn.
             explained = worst[kind] if kind in MIN_SHARES else total_share(kinds[kind])
             if explained >= (EXPLAINS_STOPPED if kind == "stopped" else EXPLAINS) * lost:
-                found = loss_cause(kind, kinds[kind], during, nodes)
+                found = loss_cause(kind, kinds[kind], before, during, nodes)
                 return replace(found, members=cause.members) if nodes > 1 and cause.kind == "straggler" else found
         more = math.fsum(max(one.of_rest, 0.0) for one in kinds["core"])
         waited = "core" in shown and "core" not in likely and more >= EXPLAINS * lost
-        cause = by_transfers(cause, before, during, nodes, BUSY_TRANSFER if waited else TRANSFER)
+        by_flight = by_transfers(cause, before, during, nodes, BUSY_TRANSFER if waited else TRANSFER)
+        cause = by_links(cause, before, during, nodes) or by_flight
         if waited:
-            cause = _with_cores(cause, loss_cause("core", kinds["core"], during, nodes), nodes)
+            cause = _with_cores(cause, loss_cause("core", kinds["core"], before, during, nodes), nodes)
         silent = [host for host in hosts if during.seconds[host] >= COVERED and not during.sums[host, NODE].unknown]
+        errors = math.fsum(during.node(host)["memory_errors"] for host in hosts)
         return replace(
             cause,
-            silent=() if shown or "transfer" in cause.numbers else tuple(sorted(silent)),
+            memory_errors=errors,
+            silent=()
+            if shown or errors or isinstance(cause.reason, SlowTransfers | BadLink)
+            else tuple(sorted(silent)),
             computed=have_computed(cause, computed),
         )
 
@@ -150,26 +161,26 @@ class KernelAccount:
         parts = (within(row, onset_at, until, before) for row in self._recent if row not in first)
         return before, Account().add(part for part in parts if part is not None)
 
-    def _kinds(self, before: Account, during: Account, hosts: Collection[str]) -> dict[Kind, list[Growth]]:
+    def _kinds(self, before: Account, during: Account, hosts: Collection[str]) -> dict[KernelKind, list[Growth]]:
         """What each kind of loss has grown by, on ranks or nodes."""
         kinds = {kind: list(found) for kind, found in by_kind(before, during, hosts)}
         kinds["stopped"] = [
-            one._replace(before=min(one.before, self._first.share(one.host, one.rank, lambda sums: sums.stopped)))
+            one._replace(before=min(one.before, self._first.share(one.host, one.rank, lambda sums: sums["stopped"])))
             for one in kinds["stopped"]
         ]
         # Where nothing is known of before and nobody is seen to take the cores, that ranks wait for them may be usual.
         kinds["core"] = [
             one for one in kinds["core"] if before.seconds[one.host] > 0 or during.sums[one.host, one.rank].beside
         ]
-        kinds["compute"] = slower_nodes(before, during, hosts, lambda one: one.compute, self.usual_compute)
-        kinds["bandwidth"] = slower_nodes(before, during, hosts, lambda one: one.reading)
+        kinds |= {kind: slower_nodes(gauge, before, during, hosts) for kind, gauge in CLOCKS.items()}
         return kinds
 
 
-def _may_be(kind: Kind, growths: Collection[Growth], cause: Cause, nodes: int) -> bool:
+def _may_be(kind: KernelKind, growths: Collection[Growth], cause: Cause, nodes: int) -> bool:
     """Whether a kind of loss may be why a job on several nodes is slow."""
     if kind in IN_WORK:
-        nobody = cause.kind in ("network", "link") or not {"nodes_compared", "as_before"}.isdisjoint(cause.numbers)
+        as_before = isinstance(cause.reason, AllSlow) and cause.reason.as_before
+        nobody = cause.kind in ("network", "link") or cause.uncompared is not None or as_before
         # Where all ranks wait for cores, as those do that spin while they wait for others, no node is to blame.
         if nobody or (cause.kind == "unknown" and not is_of_few(growths, nodes)):
             return False
@@ -178,9 +189,7 @@ def _may_be(kind: Kind, growths: Collection[Growth], cause: Cause, nodes: int) -
 
 def _with_cores(cause: Cause, cores: Cause, nodes: int) -> Cause:
     """A cause beside which ranks waited for cores; without flights no link, for who is on no core reads no messages."""
-    if cause.kind == "link" and "transfer" not in cause.numbers:
-        cause = replace(cause, kind="network", members=("all",))
-    on = float(len(cores.members)) if nodes > 1 else 0.0
-    waited = cores.numbers["waited"], cores.numbers["waited_before"], on
+    assert isinstance(cores.reason, KernelLoss)
+    waits = CoreWaits(cores.reason.waited, cores.reason.waited_before, len(cores.members) if nodes > 1 else 0)
     beside = cores.beside if cores.beside is not None and cores.beside.owner != "rank" else None
-    return replace(cause, numbers={**cause.numbers, **dict(zip(CORE_NUMBERS, waited, strict=True))}, beside=beside)
+    return replace(in_network(cause), cores=waits, beside=beside)

@@ -10,19 +10,17 @@ import configparser
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import duckdb
 from pyarrow import fs
 
-from barograph_collector.storage.days.data_path import DATA, SCHEME, split
+from barograph_collector.storage.days.data_path import DATA, MARKER, SCHEME, DataPath, split
 from barograph_collector.storage.days.extensions import LakeError, extension
 from barograph_collector.storage.text import literal
 
-MARKER: Final = "barograph-lake"
-"""An object beside the files: without it a bucket has no lake."""
 AMAZON: Final = "https://s3.amazonaws.com"
 TIMEOUT_SECONDS: Final = 10
 ATTEMPTS: Final = 3
@@ -65,7 +63,7 @@ class Credentials(NamedTuple):
         return cls(key, secret, environment.get("AWS_SESSION_TOKEN", ""), region)
 
 
-class ObjectStore:
+class ObjectStore(DataPath):
     """The files of a lake in a bucket."""
 
     def __init__(
@@ -86,8 +84,21 @@ class ObjectStore:
 
     def refresh(self) -> None:
         """Read credentials again."""
-        self._credentials = Credentials.find(self._file, self._environment)
-        self._objects: fs.S3FileSystem | None = None
+        found = self._credentials = Credentials.find(self._file, self._environment)
+        options: dict[str, object] = {}
+        if self._given:
+            parts = urlsplit(self._endpoint)
+            options = {"endpoint_override": parts.netloc, "scheme": parts.scheme}
+        self._files = fs.S3FileSystem(
+            access_key=found.key,
+            secret_key=found.secret,
+            session_token=found.token or None,
+            region=found.region,
+            connect_timeout=TIMEOUT_SECONDS,
+            request_timeout=TIMEOUT_SECONDS,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+            **options,
+        )
 
     def load(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Load the extension, and authorize."""
@@ -112,57 +123,28 @@ class ObjectStore:
 
     def check(self, known: bool) -> None:
         """The bucket is there, and so is the lake if it was."""
-        if self._kind(self._key(MARKER)) is fs.FileType.File:
-            return
-        if self._kind(self._bucket) is fs.FileType.NotFound:
-            raise LakeError(self._no_bucket)
-        if known:
-            raise LakeError(f"the lake {self.lake} has no object {MARKER}, expected one: it has been deleted or moved")
+        with self._explained():
+            if self._files.get_file_info(self._bucket).type is fs.FileType.NotFound:
+                raise LakeError(self._no_bucket)
+        if known and not self._has(f"{self._key}/{MARKER}"):
+            raise LakeError(f"the lake {self.lake} has no object {MARKER}, expected it: it has been deleted or moved")
 
-    def make(self) -> None:
-        """The marker, which also shows whether the credentials can write."""
-        key = self._key(MARKER)
-        if self._kind(key) is fs.FileType.File:
-            return
-        with self._told(), self._filesystem().open_output_stream(key) as stream:
-            stream.write(f"A lake of Barograph: its files are below {DATA}.\n".encode())
+    def begin(self, path: str) -> str:
+        """Its name: an object is there as a whole or not at all."""
+        return self.at(path)
 
-    def has_files(self) -> bool:
-        """Whether there is any."""
-        return self._kind(self._key(DATA)) is not fs.FileType.NotFound
-
-    def at(self, path: PurePosixPath | str) -> str:
-        """Its URL."""
-        return f"{self.root}/{path}"
-
-    def below(self, file: str) -> PurePosixPath:
-        """The key without the prefix."""
-        return PurePosixPath(file.removeprefix(f"{self.root}/"))
-
-    def clear(self, folder: PurePosixPath, pattern: str) -> None:
-        """Nothing: an object of the same name is replaced, others are deleted as orphans."""
-
-    def finish(self, path: PurePosixPath) -> int:
+    def finish(self, path: str) -> int:
         """Its size; it is durable already."""
-        with self._told():
-            info = self._filesystem().get_file_info(self._path(path))
+        with self._explained():
+            info = self._files.get_file_info(f"{self._key}/{DATA}/{path}")
         if info.type is not fs.FileType.File:
             raise LakeError(f"the object {self.at(path)} was written and is not there: is the store consistent?")
         return int(info.size)
 
-    def unlink(self, path: PurePosixPath) -> None:
-        """Delete an object."""
-        with self._told():
-            self._filesystem().delete_file(self._path(path))
-
-    def find(self, prefix: str) -> Iterator[PurePosixPath]:
-        """In the whole lake."""
-        base = self._key(DATA)
-        with self._told():
-            found = self._filesystem().get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
-        for info in found:
-            if info.type is fs.FileType.File and info.base_name.startswith(prefix):
-                yield PurePosixPath(info.path.removeprefix(f"{base}/"))
+    @property
+    def free_bytes(self) -> None:
+        """Unknown."""
+        return None
 
     def explain(self, text: str) -> str:
         """What the store refuses, where it says so."""
@@ -177,46 +159,20 @@ class ObjectStore:
             return f"{self._endpoint} cannot be reached for {self.lake}: {text}"
         return text
 
-    def _key(self, name: str) -> str:
-        """As pyarrow has it: with the bucket."""
-        return f"{self.lake}/{name}".removeprefix(SCHEME)
-
-    def _path(self, path: PurePosixPath) -> str:
-        return self._key(f"{DATA}/{path}")
-
-    def _kind(self, path: str) -> fs.FileType:
-        with self._told():
-            return self._filesystem().get_file_info(path).type
-
     @property
     def _no_bucket(self) -> str:
         return f"{self._endpoint} has no bucket {self._bucket!r}, expected one: it is not made here"
 
+    def _put(self, key: str, content: bytes) -> None:
+        with self._explained(), self._files.open_output_stream(key) as stream:
+            stream.write(content)
+
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise LakeError(self.explain(str(error).strip().splitlines()[0])) from None
-
-    def _filesystem(self) -> fs.S3FileSystem:
-        if self._objects is None:
-            found = self._credentials
-            options: dict[str, object] = {}
-            if self._given:
-                parts = urlsplit(self._endpoint)
-                options = {"endpoint_override": parts.netloc, "scheme": parts.scheme}
-            self._objects = fs.S3FileSystem(
-                access_key=found.key,
-                secret_key=found.secret,
-                session_token=found.token or None,
-                region=found.region,
-                connect_timeout=TIMEOUT_SECONDS,
-                request_timeout=TIMEOUT_SECONDS,
-                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-                **options,
-            )
-        return self._objects
 
 
 def _read(file: Path) -> Mapping[str, str]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 
 from barograph_collector.storage.connection import transaction
-from barograph_collector.storage.days.archive import Archive, ArchivedFile, Wanted, nothing
+from barograph_collector.storage.days.archive import Archive, SealedFile, Wanted, nothing
 from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.days.retention import EPOCH
-from barograph_collector.storage.layout import CLASS_HOURS, DAILY, LOG_COLUMNS, declared, quoted
-
-HOUR_SECONDS: Final = 3600
+from barograph_collector.storage.layout import DAILY, LOG_COLUMNS, declared, quoted
 
 
 @dataclass(slots=True)
@@ -24,9 +22,8 @@ class Partition:
 
     day: int
     first_offset: int
-    rolled_up: bool = False
     archived: bool = False
-    """Whether its rows are in the lake, and no longer in tables."""
+    """Whether its rows are in the lake, and not in tables."""
 
     def create(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the missing partitions of the daily tables."""
@@ -44,10 +41,14 @@ class Partition:
 
 
 class DaySource(NamedTuple):
-    """Where a table has rows of some offsets: what to select from, and the archived day, None in the database."""
+    """Where a table has rows of some offsets: what to select from.
+
+    archived: the day of files in the lake, in the order of their offsets; None in the database.
+    """
 
     source: str
     archived: int | None = None
+    files: Sequence[SealedFile] = ()
 
 
 class Partitions:
@@ -74,28 +75,10 @@ class Partitions:
         fresh = Partition(day, head + 1)
         with transaction(self._connection):
             fresh.create(self._connection)
-            self._connection.execute(
-                "INSERT INTO partitions VALUES (?, ?, false, false)", [fresh.day, fresh.first_offset]
-            )
+            self._connection.execute("INSERT INTO partitions VALUES (?, ?, false)", [fresh.day, fresh.first_offset])
             self._create_views((*self.days, fresh))
         self.days = (*self.days, fresh)
         return fresh
-
-    def roll_up(self) -> None:
-        """Roll up the blocks of the days that have ended: one row per class, hour and workload.
-
-        Blocks hold sums, so the rolled-up count, sum, sum of squares and sum of cubes are exact, as are minimum and
-        maximum. An hour whose blocks arrived on two days has two rows, which add up. Jobs without a row in `jobs` have
-        workload ''.
-        """
-        for partition in self.days[:-1]:
-            if partition.rolled_up:
-                continue
-            with transaction(self._connection):
-                query = hours(f'"{partition.table("blocks")}"', "jobs")
-                self._connection.execute(f'INSERT INTO "{CLASS_HOURS}" {query}')
-                self._connection.execute("UPDATE partitions SET rolled_up = true WHERE day = ?", [partition.day])
-            partition.rolled_up = True
 
     def drop_oldest(self) -> None:
         """Drop the oldest day of all daily tables."""
@@ -105,29 +88,16 @@ class Partitions:
             for name in DAILY:
                 self._connection.execute(f'DROP TABLE IF EXISTS "{oldest.table(name)}"')
             self._connection.execute("DELETE FROM partitions WHERE day = ?", [oldest.day])
-            archive = self.archive.replaced([oldest.day], ())
-            archive.store(self._connection, [oldest.day])
         self.days = tuple(rest)
-        self.archive = archive
 
-    def archive_days(self, days: Sequence[int], files: Iterable[ArchivedFile]) -> None:
-        """Let these days have their rows in these files of the lake, and drop their tables. Days are all or nothing.
-
-        Nobody changes the rows of these days any more, and the files have all of them.
-        """
-        archive = self.archive.replaced(days, files)
-        now = tuple(replace(day, archived=day.archived or day.day in days) for day in self.days)
+    def archive_day(self, day: Partition) -> None:
+        """Let a day have its rows in the sealed files, which have all of them, and drop its tables."""
+        now = tuple(replace(other, archived=True) if other is day else other for other in self.days)
         with transaction(self._connection):
             self._create_views(now)
-            for day in now:
-                for name in DAILY if day.day in days else ():
-                    self._connection.execute(f'DROP TABLE IF EXISTS "{day.table(name)}"')
-            archive.store(self._connection, days)
-            self._connection.execute(
-                "UPDATE partitions SET archived = true WHERE day IN (SELECT unnest(?::BIGINT[]))", [list(days)]
-            )
-        # In this order: a reader that finds a day archived finds its files.
-        self.archive = archive
+            for name in DAILY:
+                self._connection.execute(f'DROP TABLE IF EXISTS "{day.table(name)}"')
+            self._connection.execute("UPDATE partitions SET archived = true WHERE day = ?", [day.day])
         self.days = now
 
     @property
@@ -135,9 +105,10 @@ class Partitions:
         """The lowest offset that rows of daily tables can have: 1 until a day has been dropped."""
         return self.days[0].first_offset if self.days else 1
 
-    def first_offset_of(self, day: int) -> int:
-        """The lowest offset that rows of a day can have."""
-        return next((partition.first_offset for partition in self.days if partition.day == day), 1)
+    def day_of(self, offset: int) -> int:
+        """The day of the row with this offset. There is a day."""
+        days = self.days
+        return next((day.day for day in reversed(days) if day.first_offset <= offset), days[0].day)
 
     def after(self, name: str, offset: int, upto: int = 2**63, job: str = "") -> list[DaySource]:
         """Where rows of `name` beyond `offset` up to `upto` may be, or those of a job, in the order of their offsets.
@@ -154,8 +125,14 @@ class Partitions:
                 continue
             if not partition.archived:
                 found.append(DaySource(f'"{partition.table(name)}"'))
-            elif source := self.archive.source(name, [partition.day], [Wanted((job,) if job else ())]):
-                found.append(DaySource(source, partition.day))
+            else:
+                files = [
+                    file
+                    for file in self.archive.files(name, [partition.day], [Wanted((job,) if job else ())])
+                    if file.last > offset and file.first <= upto
+                ]
+                if files:
+                    found.append(DaySource(self.archive.source(files), partition.day, files))
         return found or [DaySource(f'"{name}"')]
 
     def _create_views(self, days: Sequence[Partition]) -> None:
@@ -178,17 +155,7 @@ def actual_day(partition: Partition, days: Sequence[Partition]) -> int:
     return min(later.day for later in days if later.first_offset >= partition.first_offset)
 
 
-def hours(blocks: str, jobs: str) -> str:
-    """A query for blocks by class, hour and workload. blocks, jobs: what to select from."""
-    return f"""
-SELECT floor(ended_at / {HOUR_SECONDS}) * {HOUR_SECONDS} AS hour, coalesce(workload, '') AS workload, class_id,
-    count(DISTINCT job), sum(count), sum(sum_seconds), sum(sum_squares), sum(sum_cubes), min(min_seconds),
-    max(max_seconds)
-FROM {blocks} LEFT JOIN (SELECT job, any_value(workload) AS workload FROM {jobs} GROUP BY job) USING (job)
-GROUP BY ALL"""
-
-
 def load(connection: duckdb.DuckDBPyConnection) -> tuple[Partition, ...]:
     """The days as the database has them in the present transaction, oldest first. Raises duckdb.Error."""
-    query = "SELECT day, first_offset, rolled_up, archived FROM partitions ORDER BY first_offset"
+    query = "SELECT day, first_offset, archived FROM partitions ORDER BY first_offset"
     return tuple(Partition(*row) for row in connection.execute(query).fetchall())

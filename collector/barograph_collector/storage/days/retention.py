@@ -1,4 +1,4 @@
-"""Retention of raw rows: whole days are dropped, the oldest first, by age and by size. Roll-ups are kept."""
+"""Retention of raw rows: whole days are dropped, the oldest first, by age and by size."""
 
 from __future__ import annotations
 

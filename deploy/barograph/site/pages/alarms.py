@@ -28,5 +28,5 @@ def view(context: ViewContext) -> dict[str, Any]:
         else:
             # The state of the alarm, not "recovered": every alarm in this list is over.
             past.append(row | {"shown": display_state(row | {"score": 2.0})})
-    nodes = context.learned(queries.suspects(MAX_NODES)) if context.user is None else []
+    nodes = context.rows(queries.suspects(MAX_NODES)) if context.user is None else []
     return {"now": now, "past": past, "nodes": [row for row in nodes if row["suspected"]]}

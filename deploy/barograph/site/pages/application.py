@@ -54,7 +54,7 @@ def view(context: ViewContext, cluster: str, app: str, params: str | None) -> di
         "projection": projection(answer) if answer and "curve" in answer else None,
         "refusal": answer["refusal"] if answer else error,
         # What was said of all runs: for those who see all.
-        "changes": context.learned(changes, max_age=MAX_AGE) if context.user is None else [],
+        "changes": rows(changes) if context.user is None else [],
         "accuracy": _accuracy(rows(queries.outcomes(cluster, app, context.user))),
     }
 

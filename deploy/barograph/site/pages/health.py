@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from prometheus_client.samples import Sample
+
 from barograph.views import queries
 from barograph.views.context import ViewContext
+from barograph.views.log import MAX_AGE
 from barograph.views.modeler import scrape
 from barograph_collector.daemon.service import HEARTBEAT
 
@@ -42,17 +46,42 @@ class ScrapedDaemon:
     error: str = ""
 
 
-def view(context: ViewContext, urls: Mapping[str, str]) -> dict[str, Any]:
-    """The daemons, the rows `lost` by reason, further `figures`, and `events`. urls: of metrics, by daemon."""
+class DaemonMetrics:
+    """The metrics of the daemons, scraped for all viewers once in MAX_AGE seconds. Thread-safe.
+
+    urls: of metrics, by daemon. clock: seconds.
+    """
+
+    def __init__(self, urls: Mapping[str, str], clock: Callable[[], float]) -> None:
+        self.urls, self._clock = dict(urls), clock
+        self._lock = threading.Lock()
+        self._scraped: dict[str, list[Sample] | str] = {}
+        self._at = -float("inf")
+
+    def scraped(self) -> Mapping[str, list[Sample] | str]:
+        """The samples of each daemon, or why it has none."""
+        with self._lock:
+            if self._clock() - self._at >= MAX_AGE:
+                self._scraped = {name: self._scrape(url) for name, url in self.urls.items()}
+                self._at = self._clock()
+            return self._scraped
+
+    def _scrape(self, url: str) -> list[Sample] | str:
+        try:
+            return scrape(url, SCRAPE_SECONDS, SCRAPE_BYTES)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return str(getattr(error, "reason", error))
+
+
+def view(context: ViewContext, metrics: DaemonMetrics) -> dict[str, Any]:
+    """The daemons, the rows `lost` by reason, further `figures`, and `events`."""
     daemons: list[ScrapedDaemon] = []
     lost: list[tuple[str, str, float]] = []
     figures: list[tuple[str, float]] = []
-    for name, url in urls.items():
-        daemons.append(daemon := ScrapedDaemon(name, url))
-        try:
-            samples = scrape(url, SCRAPE_SECONDS, SCRAPE_BYTES)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            daemon.error = str(getattr(error, "reason", error))
+    for name, samples in metrics.scraped().items():
+        daemons.append(daemon := ScrapedDaemon(name, metrics.urls[name]))
+        if isinstance(samples, str):
+            daemon.error = samples
             continue
         of = f", {name}" if " " in name else ""  # one of several collectors
         lost += [

@@ -65,26 +65,26 @@ def _trace(context: ViewContext, job: Row, class_id: int) -> dict[str, Any] | No
     key, onset_at = f"{job['job']} {class_id}", job["onset_at"]
     # A later band may contain this job, once it has ended healthy.
     before = job["ended_at"] or context.now + 86400
-    bands = context.learned(queries.band(job["workload"], class_id, before), name=f"band {key}")
+    bands = context.of_job(job["job"], queries.band(job["workload"], class_id, before), name=f"band {key}")
     band = next((row for row in bands if all(map(finite, limits(row)))), None)
     lower, expected, upper = limits(band) if band else (0.0, 0.0, 1e9)
     trace = queries.trace(queries.during(job), class_id, lower, upper)
     points = context.of_job(job["job"], trace, name=f"trace {key}")
     points = [
-        p for p in points if known_time(p["at"]) and all(finite(p[name]) for name in ("least", "mean", "longest"))
+        p for p in points if known_time(p["ended_at"]) and all(finite(p[name]) for name in ("least", "mean", "longest"))
     ]
     if not points:
         return None
     # Above all means and the band. Single long intervals may be clipped.
     longest = sorted(p["longest"] for p in points)[math.floor(0.95 * (len(points) - 1))]
     top = HEADROOM * max(*(p["mean"] for p in points), longest, upper if band else 0.0)
-    first, last = points[0]["at"], points[-1]["at"]
+    first, last = points[0]["ended_at"], points[-1]["ended_at"]
     figure = Figure(time_axis(first, last, LEFT, RIGHT), linear(0.0, top, BOTTOM, TOP, round_seconds), "interval")
     if band:
         figure.band(lower, upper, "band")
         figure.level(expected, "expected")
-    figure.area(((p["at"], p["least"], p["longest"]) for p in points), "range")
-    figure.line(((p["at"], p["mean"]) for p in points), "trace")
+    figure.area(((p["ended_at"], p["least"], p["longest"]) for p in points), "range")
+    figure.line(((p["ended_at"], p["mean"]) for p in points), "trace")
     if onset_at is not None and onset_at <= last:
         figure.mark(max(onset_at, first), f"{job['state']} since {clock(onset_at, context.now)}", "onset")
     if job["recovered_at"] is not None and job["recovered_at"] <= last:
@@ -97,17 +97,18 @@ def _trace(context: ViewContext, job: Row, class_id: int) -> dict[str, Any] | No
 def _text(points: list[Row], band: Row | None, top: float, onset_at: float | None) -> str:
     text = f"{sum(p['intervals'] for p in points):,} intervals, {seconds(_mean(points))} on average"
     if onset_at is not None:
-        earlier, later = ([p for p in points if (p["at"] > onset_at) is since] for since in (False, True))
+        earlier, later = ([p for p in points if (p["ended_at"] > onset_at) is since] for since in (False, True))
         if earlier and later:
             text += f" ({seconds(_mean(earlier))} before the onset, {seconds(_mean(later))} since)"
     longest = max(p["longest"] for p in points)
     text += f", the longest {seconds(longest)}{', beyond the chart' if longest > top else ''}."
     if band is None:
         return f"{text} No band: too few intervals of this class are known."
-    text += f" Of healthy intervals 95 % take {seconds(band['lower_seconds'])} to {seconds(band['upper_seconds'])}"
+    lower, upper = (seconds(band[f"{limit}_seconds"]) for limit in ("lower", "upper"))
+    text += f" Of the latest intervals of earlier healthy runs 95 % took {lower} to {upper}"
     single, outside = (sum(p[name] for p in points) for name in ("single", "outside"))
     if single:
-        text += f"; of those recorded one by one {percent(outside / single)} were outside"
+        text += f"; of those recorded one by one {percent(outside / single)} of this job are outside"
     return f"{text}."
 
 

@@ -1,1 +1,1 @@
-"""Several collectors, asked as one: each has its jobs, and the first what is about no job."""
+"""The logs of several shards, asked as one: each has the jobs of its users and what was learned of them."""

@@ -11,7 +11,6 @@ from barograph.views import queries
 from barograph.views.collectors.joint_query import JointQuery
 from barograph.views.log import INTERACTIVE, MAX_AGE, RETRY_SECONDS, CachedResult, LogView, QueryLimits
 from barograph_agent.deliver.keys import ClientKey
-from barograph_agent.deliver.shards import shard_of
 from barograph_agent.settings import places
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.log_reader import LogUnavailable, ReadRefused
@@ -35,7 +34,7 @@ class LogViews:
         limits: QueryLimits = INTERACTIVE,
         clock: Callable[[], float] = CLOCK.now,
     ) -> None:
-        """collectors: an address, or several with commas between. The first one has what is about no job."""
+        """collectors: an address, or several with commas between."""
         addresses = places.endpoints(collectors)
         retry = RETRY_SECONDS if len(addresses) == 1 else SEVERAL_RETRY_SECONDS
         self.views = {one: LogView(one, key, limits, clock, retry) for one in addresses}
@@ -78,38 +77,22 @@ class LogViews:
             raise errors[0]
         return _merged(asked, found, notes)
 
-    def first(self, query: str, max_age: float = MAX_AGE, name: str = "") -> CachedResult:
-        """The answer of the first collector, which has what was learned; no rows where it is one of several and away.
-
-        Raises ReadRefused, and LogUnavailable where there is no other.
-        """
-        view = next(iter(self.views.values()))
-        try:
-            return view.query(query, max_age, name)
-        except LogUnavailable:
-            if len(self.views) == 1:
-                raise
-            return CachedResult([], self.clock(), truncated=False)
-
     def of_job(self, job: str, query: str, max_age: float = MAX_AGE, name: str = "") -> CachedResult:
         """The answer of the collector that has a job. Raises LogUnavailable and ReadRefused."""
         return self._of_job(job).query(query, max_age, name)
 
     def _of_job(self, job: str) -> LogView:
-        """The view that has a job, or would have it by its name. Raises where one does not answer that may have it."""
-        first = shard_of(job, list(self.views))
-        if len(self.views) == 1:
-            return self.views[first]
-        failed: LogUnavailable | ReadRefused | None = None
-        for address in (first, *(one for one in self.views if one != first)):
+        """The view that has a job, else the first. Raises where one does not answer that may have it."""
+        views, failed = list(self.views.values()), list[LogUnavailable | ReadRefused]()
+        for view in views if len(views) > 1 else ():
             try:
-                if self.views[address].query(queries.has_job(job)).rows:
-                    return self.views[address]
+                if view.query(queries.has_job(job)).rows:
+                    return view
             except (LogUnavailable, ReadRefused) as error:
-                failed = failed or error
-        if failed is not None:
-            raise type(failed)(str(failed))
-        return self.views[first]
+                failed.append(error)
+        if failed:
+            raise type(failed[0])(str(failed[0]))
+        return views[0]
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ import numpy as np
 
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.configurations import Configurations
+from barograph_modeler.scaling.history import MIN_SECONDS
 from barograph_modeler.scaling.mixture import Mixture
 
 SPREAD: Final = 0.05
@@ -39,7 +40,7 @@ class AmdahlLaw:
         self._terms = _with_logarithm if has_overhead and len(known) > 2 else _amdahl
         seconds, terms = np.exp(known.log_seconds), self._terms(known.ranks)
         self._coefficients, _ = nnls(terms / seconds[:, None], np.ones(seconds.size))
-        misses = np.log(np.maximum(terms @ self._coefficients, 1e-300)) - known.log_seconds
+        misses = self._log_seconds(known.ranks) - known.log_seconds
         self._freedom = FREEDOM + max(0, seconds.size - int(np.count_nonzero(self._coefficients)))
         self._variance = (FREEDOM * SPREAD**2 + float(misses @ misses)) / self._freedom
 
@@ -47,9 +48,17 @@ class AmdahlLaw:
         """Log seconds of another run on `ranks` ranks."""
         least, most = float(self._known.ranks[0]), float(self._known.ranks[-1])
         distance = max(math.log(ranks / most), math.log(least / ranks), 0.0)
-        mean = float(np.log((self._terms(np.array([ranks])) @ self._coefficients)[0]))
+        mean = float(self._log_seconds(np.array([ranks]))[0])
         variance = self._variance * (1 + 1 / len(self._known)) + (self._drift * distance) ** 2 + self._known.variance
         return Mixture.single(mean, math.sqrt(variance), self._freedom)
+
+    def _log_seconds(self, ranks: Floats) -> Floats:
+        """Of the law, at least those of the shortest run, less what times fall in proportion to fewer ranks: overhead
+        alone would be no time on one rank."""
+        known = self._known
+        least = known.log_seconds.min() + np.minimum(np.log(ranks) - known.log_ranks[0], 0.0)
+        law = np.maximum(self._terms(ranks) @ self._coefficients, MIN_SECONDS)
+        return np.asarray(np.where(ranks < known.ranks[0], np.maximum(np.log(law), least), np.log(law)))
 
 
 def _amdahl(ranks: Floats) -> Floats:

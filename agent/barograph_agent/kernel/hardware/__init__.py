@@ -1,0 +1,1 @@
+"""What the hardware of a node counts: one source a file."""

@@ -1,1 +1,0 @@
-"""Runtimes and time limits of jobs at their submission, from jobs that have ended."""

@@ -1,1 +1,0 @@
-"""Runtimes from the times of regions in files: disjoint parts, laws of each, weights by held-out scales, and rivals."""
