@@ -17,7 +17,7 @@ from barograph.imports.source import opened
 from barograph.imports.swf import fields
 from barograph.views.queries import newest
 from barograph_lab import history
-from barograph_lab.studies.limits.logged_job import UNKNOWN, LoggedJob, SubmittedJob
+from barograph_lab.studies.limits import UNKNOWN, LoggedJob
 from barograph_lab.studies.series import BadTable
 
 FAILED: Final = (0, 5)
@@ -57,7 +57,7 @@ def read_jobs(file: Path, progress: Progress) -> tuple[list[LoggedJob], Counter[
 def _job(values: Sequence[float]) -> LoggedJob | str:
     """The job of a line, or why it is skipped. Raises UnreadableLine."""
     submitted, waited, runtime, allocated = values[1:5]
-    processors, requested, memory, status, user, group, executable, queue = values[7:15]
+    processors, requested, memory, status, user, _, executable = values[7:14]
     if status in PARTS:
         return "lines about parts of jobs"
     if runtime <= 0:
@@ -65,38 +65,33 @@ def _job(values: Sequence[float]) -> LoggedJob | str:
     if submitted < 0:
         raise UnreadableLine(f"field 2 is '{submitted:g}', expected the submission in seconds from 0")
     return LoggedJob(
-        SubmittedJob(
-            submitted=submitted,
-            processors=next((one for one in (processors, allocated) if one > 0), UNKNOWN),
-            requested=requested if requested > 0 else UNKNOWN,
-            user=int(user),
-            executable=int(executable),
-            queue=int(queue),
-            group=int(group),
-            memory=memory,
-        ),
-        started=submitted + max(waited, 0.0),
-        runtime=runtime,
-        failed=status in FAILED,
+        submitted,
+        submitted + max(waited, 0.0),
+        runtime,
+        status in FAILED,
+        processors=next((one for one in (processors, allocated) if one > 0), UNKNOWN),
+        requested=requested if requested > 0 else UNKNOWN,
+        user=int(user),
+        executable=int(executable),
+        memory=memory,
     )
 
 
 _STEPS: Final = """
-SELECT cluster, job, app, "user", account, ranks, started_at, coalesce(ended_at, 0) AS ended_at, runtime_seconds,
+SELECT cluster, job, app, "user", ranks, started_at, coalesce(ended_at, 0) AS ended_at, runtime_seconds,
     exit_status
-FROM (SELECT job, cluster, app, "user", account, ranks, started_at FROM lake.jobs {newest})
+FROM (SELECT job, cluster, app, "user", ranks, started_at FROM lake.jobs {newest})
 LEFT JOIN (SELECT job, exit_status, runtime_seconds, ended_at FROM lake.runs {newest}) USING (job)
 WHERE cluster <> 'canary' AND to_timestamp(started_at)::DATE BETWEEN '{since}' AND '{until}'"""
 _JOBS: Final = """
 SELECT began, CASE WHEN began = 0 THEN 0 WHEN steps = 1 THEN seconds ELSE ends - began END, ended, ranks, failed,
-    dense_rank() OVER (ORDER BY "user"), dense_rank() OVER (ORDER BY app), dense_rank() OVER (ORDER BY cluster),
-    if(account = '', {unknown}, dense_rank() OVER (ORDER BY account))
+    dense_rank() OVER (ORDER BY "user"), dense_rank() OVER (ORDER BY app)
 FROM (
     -- The name of a step is that of its job, a dot, and its number.
     SELECT cluster, regexp_replace(job, '[.][^.]*$', '') AS name, count(*) AS steps, min(started_at) AS began,
         max(ended_at) AS ends, bool_and(ended_at > 0) AS ended, max(runtime_seconds) AS seconds,
         max(ranks) AS ranks, arg_max(exit_status, ended_at) <> 0 AS failed, arg_min("user", started_at) AS "user",
-        arg_min(app, started_at) AS app, arg_min(account, started_at) AS account
+        arg_min(app, started_at) AS app
     FROM ({steps}) GROUP BY ALL
 )
 ORDER BY began, name"""
@@ -106,24 +101,21 @@ def lake_jobs(options: argparse.Namespace) -> tuple[list[LoggedJob], Counter[str
     """The jobs of a lake that have ended, their steps as one, and how many others there are, by reason.
 
     A lake has no submissions and no requests: a job is submitted when its first step begins. Its executable is the
-    application of that step, its queue the cluster. Raises BadTable.
+    application of that step. Raises BadTable.
     """
     since, until = history.days(options)
     steps = _STEPS.format(newest=newest("job"), since=since, until=until)
     with history.opened(options) as catalog, catalog.reading():
-        rows = catalog.connection.execute(_JOBS.format(steps=steps, unknown=UNKNOWN)).fetchall()
+        rows = catalog.connection.execute(_JOBS.format(steps=steps)).fetchall()
     jobs: list[LoggedJob] = []
     skipped: Counter[str] = Counter()
-    for began, seconds, ended, ranks, failed, user, executable, queue, account in rows:
+    for began, seconds, ended, ranks, failed, user, executable in rows:
         if not ended:
             skipped["jobs without an end"] += 1
         elif not seconds > 0:
             skipped["jobs without runtime"] += 1
         else:
-            submitted = SubmittedJob(
-                began, ranks or UNKNOWN, user=user, executable=executable, queue=queue, group=account
-            )
-            jobs.append(LoggedJob(submitted, started=began, runtime=seconds, failed=failed))
+            jobs.append(LoggedJob(began, began, seconds, failed, ranks or UNKNOWN, user=user, executable=executable))
     if len(jobs) < MIN_JOBS:
         raise BadTable(
             f"{options.lake} has {len(jobs)} jobs of that time that have ended, expected at least {MIN_JOBS}"

@@ -15,7 +15,7 @@ import numpy as np
 from barograph.cli import Parser, checked
 from barograph_collector.daemon.service import Exit
 from barograph_lab.columns import CSV_FILE, add_subject, names, note, unusable
-from barograph_lab.studies.greybox import greybox_study, grids
+from barograph_lab.studies.greybox import greybox_study
 from barograph_lab.studies.greybox.fraction import TooFewRuns
 from barograph_lab.studies.runs import Condition, Grid, read_runs
 from barograph_lab.studies.series import BadTable, Columns
@@ -143,9 +143,9 @@ def _grey_box(
     _note_left_out(left_out, len(applications) * len(options.scaling), options.file, bool(rows))
     for model, scaling, reason in dict.fromkeys((row.model, row.scaling, row.reason) for row in rows if row.reason):
         note(f"{model}, {scaling}: {reason}", "study")
-    for caution in grids.cautions(rows):
+    for caution in greybox_study.cautions(rows):
         note(caution, "study")
-    return grids.tables(rows), rows
+    return greybox_study.tables(rows), rows
 
 
 def _weak(options: argparse.Namespace, complexity: Complexity | None) -> tuple[list[Grid], list[weak_study.Target]]:

@@ -31,11 +31,7 @@ class ModelerProcessor(Stateful):
     STATE = ("recognizer", "changes", "learner", "forecaster", "features")
 
     def __init__(
-        self,
-        learner: Learner,
-        forecaster: Forecaster,
-        features: FeatureForecaster,
-        histories: Histories = "user",
+        self, learner: Learner, forecaster: Forecaster, features: FeatureForecaster, histories: Histories = "user"
     ) -> None:
         self.recognizer = Recognizer(histories)
         self.changes = ChangeWatch()

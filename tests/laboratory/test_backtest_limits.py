@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import io
 import json
-import re
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from rich.progress import Progress
 
 from barograph.cli import main
 from barograph_lab.job_log import read_jobs
-from barograph_lab.studies.limits.logged_job import RISKS
-from barograph_lab.studies.limits.rivals import ImportedRuns
-from barograph_lab.studies.limits.walk import in_order, walk
+from barograph_lab.studies.limits import RISKS, Forecasts, ImportedRuns, LoggedJob, in_order, score, walk
 from helpers import job_log
 
 OURS, REQUEST = "predict", "request"
@@ -70,20 +67,6 @@ def test_limits_hold_their_risk_from_the_begin_of_a_log_and_nearly_so_where_it_c
         shares = [(one["risk"], one["killed"]) for one in long_logs[make][OURS]["limits"]]
         assert all(0.2 * risk < killed < risk + more for risk, killed in shares), shares
     assert long_logs[job_log.repetitive][OURS]["limits"][0]["median_over_request"] < 1.5
-
-
-def test_a_burst_that_decides_a_share_is_named(tmp_path, capsys):
-    """A user submits 60 jobs at once that take ten thousand times as long as those before."""
-    rng, rows = np.random.default_rng(7), []
-    for at in range(360):
-        seconds = int(1000 * rng.lognormal(0, 0.05)) if at < 300 else 2_000_000
-        rows.append([at + 1, min(at, 300) * 5000, 0, seconds, 8, -1, -1, 8, -1, -1, 1, 50, 1, 1, 1, -1, -1, -1])
-    found, err = scores(capsys, job_log.write(tmp_path / "log.swf", rows), "--risk", "0.1")
-    (limit,) = found[OURS]["limits"]
-    assert limit["burst"] == 60
-    assert re.search(r"exceeded their limit at risk 0.1, \d+ were asked for: 60 are of one user, who submitted", err)
-    _, err = scores(capsys, job_log.write(tmp_path / "short.swf", rows[:300]), "--risk", "0.1")
-    assert "one user" not in err
 
 
 def test_the_future_of_a_log_changes_no_forecast(tmp_path):
@@ -174,3 +157,19 @@ def test_a_damaged_gzip_file_is_one_error(tmp_path, capsys):
     err = capsys.readouterr().err
     assert err.startswith(f"barograph backtest: {packed}: ")
     assert err.endswith("expected a whole gzip file\n")
+
+
+def test_jobs_that_run_longer_than_their_limit_are_counted_but_failed_ones_are_not():
+    seconds = [101.0, 200.0, 300.0, 400.0, 50.0, 100.0, 10.0, 99.0, 1.0, 1e9]
+    jobs = [LoggedJob(float(at), at + 5.0, one, failed=one == 1e9) for at, one in enumerate(seconds)]
+    limits = np.full((10, 1), 100.0)
+    limits[8] = np.nan
+    everything, first, second = score("any", Forecasts(np.full(10, 50.0), limits), jobs, [0.1])
+    assert (everything.jobs, first.jobs, second.jobs) == (9, 5, 4)
+    assert [(one.jobs, one.killed) for one in (everything.limits[0], first.limits[0], second.limits[0])] == [
+        (8, 0.5),
+        (5, 0.8),
+        (3, 0.0),
+    ]
+    assert second.accuracy == pytest.approx((0.5 + 0.2 + 50 / 99 + 0.02) / 4)
+    assert second.limits[0].unused_hours == pytest.approx((0 + 90 + 1) / 3600)

@@ -52,9 +52,7 @@ def add_parser(subjects: Any) -> argparse.ArgumentParser:
     apart = parser.add_mutually_exclusive_group()
     apart.add_argument("--run", metavar="COL", help="identifies runs of a series: score the total time of each")
     apart.add_argument(
-        "--rank",
-        metavar="COL",
-        help="identifies ranks of a series: score the mean maximum over all, from some of them",
+        "--rank", metavar="COL", help="identifies ranks of a series: score the mean maximum over all, from some of them"
     )
     add("--node", metavar="COL", help="with --rank: the column of hosts; without it each rank is a node of its own")
     add_join(parser)
@@ -137,14 +135,7 @@ def _show(rows: Sequence[ScoreRow]) -> None:
         "median off",
         "width / value",
     )
-    shown = (
-        "mean_coverage",
-        "share_within_2pp",
-        "median_width_ratio",
-        "pinball",
-        "median_error",
-        "relative_width",
-    )
+    shown = ("mean_coverage", "share_within_2pp", "median_width_ratio", "pinball", "median_error", "relative_width")
     for task in dict.fromkeys(row["task"] for row in summary):
         cells = (
             (row["method"], str(row["series"]), str(row["unknown"]), *(_number(row[key]) for key in shown))

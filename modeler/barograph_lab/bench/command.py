@@ -15,8 +15,7 @@ import numpy as np
 
 from barograph.cli import Parser
 from barograph_collector.daemon.service import Exit
-from barograph_lab.bench.crowd import Crowd
-from barograph_lab.bench.load import LoadReport
+from barograph_lab.bench.load import Load, LoadReport
 from barograph_lab.bench.measured_collector import MeasuredCollector, Usage, stored_once, watched
 from barograph_lab.columns import count, note
 
@@ -28,46 +27,47 @@ SPARE_DESCRIPTORS: Final = 100
 def main(arguments: Sequence[str]) -> int:
     """Load a collector on a scratch directory and print the results; 1 if a row is not stored exactly once."""
     options = _parser().parse_args(arguments)
-    most = _raise_descriptor_limit() - SPARE_DESCRIPTORS
+    # A stream takes two descriptors here.
+    most = (_raise_descriptor_limit() - SPARE_DESCRIPTORS) // 2
     if options.streams > most:
         note(
-            f"streams is {options.streams}, expected at most {most}: the collector takes a descriptor"
-            f" for each, and a process may have {most + SPARE_DESCRIPTORS} here",
+            f"streams is {options.streams}, expected at most {most}: each takes two descriptors, and a process may"
+            f" have {2 * most + SPARE_DESCRIPTORS} here",
             "bench",
         )
         return Exit.USAGE
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="barograph-bench-", dir=options.directory))
         collector = stack.enter_context(MeasuredCollector(Path(directory)))
-        crowd = Crowd(collector.endpoint, options.streams, options.rows, f"bench/{time.time_ns()}")
-        stack.callback(crowd.close)
-        if not crowd.open(OPEN_SECONDS):
+        load = Load(collector.endpoint, options.streams, options.rows, f"bench/{time.time_ns()}")
+        stack.callback(load.close)
+        if not load.open(OPEN_SECONDS):
             note(f"not all of {options.streams} streams were opened in {OPEN_SECONDS:g} s", "bench")
             return Exit.UNAVAILABLE
         print(f"{options.streams} streams, {options.rows} records a message, {options.seconds:g} s", flush=True)
-        before = collector.usage()
+        before, own = collector.usage(), Usage.of_this_process()
         with watched(collector, options.watch) if options.watch else nullcontext():
             if options.rate:
-                report = crowd.pace(options.seconds, options.rate)
+                report = load.pace(options.seconds, options.rate)
             else:
-                report = crowd.saturate(options.seconds, options.window)
-        _print_report(report, collector.usage() - before, crowd)
+                report = load.saturate(options.seconds, options.window)
+        _print_report(report, collector.usage() - before, Usage.of_this_process() - own)
         print(f"descriptors   collector {collector.descriptors()}")
         collector.stop()
-        sent = sum(crowd.sent.values())
-        once = stored_once(Path(directory), crowd.sent)
+        sent = sum(job.sent for job in load.jobs)
+        once = stored_once(Path(directory), {job.name: job.sent for job in load.jobs})
         print(f"stored once   {once:,} of {sent:,} records")
     return Exit.OK if once == sent else Exit.FAILED
 
 
-def _print_report(report: LoadReport, collector: Usage, crowd: Crowd) -> None:
+def _print_report(report: LoadReport, collector: Usage, generator: Usage) -> None:
     p50, p99 = 1e3 * np.quantile(report.waits, [0.5, 0.99])
     print(
         f"acknowledged  {report.records:,} records in {report.seconds:.1f} s:"
         f" {report.records / report.seconds:,.0f} a second"
     )
     print(f"append to ack p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {1e3 * report.waits.max():.0f} ms")
-    for name, usage in (("collector", collector), ("generator", crowd.usage)):
+    for name, usage in (("collector", collector), ("generator", generator)):
         print(f"{name:13} {usage.cpu_seconds / report.seconds:.2f} cores, {usage.peak_bytes / 2**20:,.0f} MiB at most")
 
 

@@ -37,13 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the work of ftq and fwq in an interval (default: %(default)s)",
     )
     add("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of workload or distribution")
-    add(
-        "--halo",
-        type=int,
-        default=0,
-        metavar="BYTES",
-        help="exchange BYTES with each of four neighbours per interval",
-    )
+    add("--halo", type=int, default=0, metavar="BYTES", help="exchange BYTES with each of four neighbours per interval")
     add("--seed", type=int, default=0, help="of all random draws (default: %(default)s)")
     add("--output", type=Path, metavar="DIR", help="write ranks.csv and maxima.csv there")
     add("--json", action="store_true", help="print one JSON object")

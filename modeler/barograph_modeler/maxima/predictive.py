@@ -108,10 +108,7 @@ class Predictive:
         low, high = low + below - self._tail, high + above - self._tail
         # What exceeds the bound of one side is added to the other, so that their sum is preserved.
         spare_low, spare_high = min(low - least, 0.0), min(high - least, 0.0)
-        self._errors = (
-            min(max(low + spare_high, least), most),
-            min(max(high + spare_low, least), most),
-        )
+        self._errors = (min(max(low + spare_high, least), most), min(max(high + spare_low, least), most))
 
     def _limits(self) -> tuple[float, float] | None:
         recent = self._recent

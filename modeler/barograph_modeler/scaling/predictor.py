@@ -515,10 +515,7 @@ def _conditions(known: _Problem, size: Size) -> tuple[str, ...]:
     if size in known.sizes:
         return (AS_THEY_WERE,)
     count = len(known.sizes)
-    return (
-        AS_THEY_WERE,
-        f"This size was never run: it is predicted from {count} size{'s' * (count > 1)} that were.",
-    )
+    return (AS_THEY_WERE, f"This size was never run: it is predicted from {count} size{'s' * (count > 1)} that were.")
 
 
 def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> Iterator[str]:

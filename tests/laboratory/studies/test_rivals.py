@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from barograph_lab.studies.rivals import laws, pmnf
+from barograph_lab.studies.rivals import laws
 from barograph_modeler.scaling.history import Runs
 
-EVERY = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
+EVERY = {model.name: model for model in laws.MODELS}
 MODELS = {name: model for name, model in EVERY.items() if name != "wide"}  # no law of ranks
 SCALES = np.array([1.0, 2, 4, 8, 16])
 LAWS = {
@@ -18,8 +18,6 @@ LAWS = {
     "square-root": lambda p: 0.1 * p + 100 / p + 20 / np.sqrt(p),
     "square-root-seconds": lambda p: 0.1 * p + 100 / p + 20 / np.sqrt(p),
     "geometric": lambda p: 100 * 0.4 ** np.log2(p) + 5,
-    "pmnf": lambda p: 7 + 2 * p**0.5 * np.log2(p),
-    "pmnf-terms": lambda p: 7 + 2 * p**0.5 * np.log2(p),
 }
 
 
@@ -116,24 +114,6 @@ def test_a_fit_in_seconds_follows_the_longest_runs_and_a_relative_one_all():
     )
     assert max(relative) < max(absolute)
     assert absolute[0] < relative[0]
-
-
-def test_several_terms_of_the_normal_form_are_found_where_one_is_not_enough():
-    p = 2.0 ** np.arange(8)
-
-    def law(p):
-        return 2 + 400 / p + 0.5 * np.sqrt(p)
-
-    one, several = (curve(name, Runs.of(p, law(p))) for name in ("pmnf", "pmnf-terms"))
-    assert at(several, 1024) == pytest.approx(law(1024), rel=1e-6)
-    assert abs(at(one, 1024) / law(1024) - 1) > 0.05
-
-
-def test_few_scales_keep_the_normal_form_to_one_term():
-    """Five scales: two terms leave one residual, none once a scale is left out. Four: fewer still."""
-    p = SCALES[:4]
-    runs = Runs.of(p, 2 + 400 / p + 0.5 * np.sqrt(p))
-    assert at(curve("pmnf-terms", runs), 64) == at(curve("pmnf", runs), 64)
 
 
 def test_an_unseen_size_has_no_answer_and_each_size_its_own_law():

@@ -180,14 +180,7 @@ def test_features_are_compared_with_a_prediction_by_scales_that_knows_sizes():
 
 
 def test_texts_are_labels_and_what_is_late_constant_or_gone_is_not_used():
-    made = runs(
-        40,
-        mesh=lambda i: "fine" if i % 2 else "coarse",
-        n=str,
-        late=float,
-        flat=lambda i: 3.0,
-        old=float,
-    )
+    made = runs(40, mesh=lambda i: "fine" if i % 2 else "coarse", n=str, late=float, flat=lambda i: 3.0, old=float)
     for run in made[-5:]:
         del run.features.values["old"]  # type: ignore[attr-defined]
     columns, sample = select_features(made)

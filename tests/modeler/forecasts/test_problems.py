@@ -19,10 +19,7 @@ def space(*rows: tuple[dict[str, str], int, float]) -> ProblemSpace:
 
 
 def test_numbers_with_several_values_are_a_size_and_the_rest_names_the_problem():
-    known = space(
-        ({"n": "100", "grid": "a", "dt": "0.1"}, 4, 1.0),
-        ({"n": "200", "grid": "b", "dt": "0.1"}, 4, 2.0),
-    )
+    known = space(({"n": "100", "grid": "a", "dt": "0.1"}, 4, 1.0), ({"n": "200", "grid": "b", "dt": "0.1"}, 4, 2.0))
     assert known.sizes[""].names == ("n",)
     assert known.locate({"n": "6400", "grid": "a", "dt": "0.1"}) == ProblemSize("lab/solver dt=0.1 grid=a", (6400.0,))
     assert known.locate({"grid": "a", "dt": "0.1"}) == ProblemSize("lab/solver dt=0.1 grid=a", None)

@@ -1,4 +1,4 @@
-"""Properties of all fits: by probability-weighted moments, by moments and by maximum likelihood."""
+"""Properties of both fits: by probability-weighted moments and by moments."""
 
 import math
 
@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import genextreme
 
-from barograph_lab.studies.maxima.likelihood import fit_mle, fit_mles
 from barograph_modeler.maxima.distribution import Gevs
 from barograph_modeler.maxima.fits.moments import HEAVIEST, SHAPE_ENDS, fit_mom, fit_moms, gevs_of_moments, skewness
 from barograph_modeler.maxima.fits.pwm import SHAPE_RANGE, fit_pwm, fit_pwms
 
-FITS = [fit_pwm, fit_mom, fit_mle]
-MANY = {fit_pwm: fit_pwms, fit_mom: fit_moms, fit_mle: lambda x: fit_mles(x).gevs}
+FITS = [fit_pwm, fit_mom]
+MANY = {fit_pwm: fit_pwms, fit_mom: fit_moms}
 TRUTHS = [-0.25, -0.1, 0.0, 0.2, 0.4]
 
 every_fit = pytest.mark.parametrize("fit", FITS)
@@ -131,31 +130,3 @@ def test_shapes_out_of_reach_of_a_fit_give_its_ends():
     assert fit_pwm(heavy).shape == SHAPE_RANGE[0]
     assert HEAVIEST < fit_mom(heavy).shape < HEAVIEST + 0.2
     assert gevs_of_moments(np.zeros(2), np.ones(2), np.array([1e12, -1e9])).shape == pytest.approx(SHAPE_ENDS)
-
-
-@pytest.mark.parametrize("k", [-0.3, 0.0, 0.3])
-def test_maximum_likelihood_is_at_least_that_of_scipy(k):
-    x = drawn(k, 150, 9, count=4)
-    fits = fit_mles(x)
-    assert fits.converged.all()
-    for i, sample in enumerate(x):
-        theirs = genextreme.logpdf(sample, *genextreme.fit(sample)).sum()
-        ours = genextreme.logpdf(sample, *parameters(fits.gevs[i])).sum()
-        assert fits.log_likelihood[i] == pytest.approx(ours, abs=1e-6)
-        assert ours >= theirs - 1e-9
-
-
-def test_errors_of_maximum_likelihood_are_the_spread_of_its_fits():
-    fits = fit_mles(drawn(0.1, 300, 10, count=800))
-    assert fits.converged.all()
-    spread = [values.std() for values in (fits.gevs.location, fits.gevs.scale, fits.gevs.shape)]
-    assert np.sqrt(np.median(fits.covariance[:, range(3), range(3)], axis=0)) == pytest.approx(spread, rel=0.1)
-
-
-def test_without_a_maximum_the_fit_has_not_converged_and_is_the_pwm_fit():
-    x = np.stack([np.full(20, 4.0), np.repeat([0.0, 1.0], [1, 19])])  # no spread; a density without bound at 1
-    fits = fit_mles(x)
-    assert not fits.converged.any()
-    assert np.isnan(fits.log_likelihood).all()
-    assert np.isnan(fits.covariance).all()
-    assert [parameters(one) for one in fits.gevs] == [parameters(one) for one in fit_pwms(x)]

@@ -11,7 +11,7 @@ import numpy as np
 from barograph_lab.studies.bands.methods import SEED, Limits
 from barograph_lab.studies.bands.score import ScoreRow, score
 from barograph_lab.studies.maxima.nodes import inter_node, intra_node
-from barograph_lab.studies.maxima.runs import RunHistory, runtime_interval, runtime_replicas
+from barograph_lab.studies.maxima.runs import runtime_interval, runtime_replicas
 from barograph_lab.studies.series import Series, positions
 from barograph_modeler.maxima.fits.bootstrap import pwm_replicas
 from barograph_modeler.maxima.fits.pwm import MINIMUM_SAMPLES
@@ -26,10 +26,8 @@ MIN_RANKS: Final = 4
 """Ranks of a program in whose bootstraps some ranks stand for all."""
 
 WHOLE_RUNS: Final[Mapping[str, Callable[[Sequence[Floats], int], Limits | None]]] = {
-    "sums": lambda runs, n: runtime_interval(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED),
-    "sums-plain": lambda runs, n: percentile_interval(
-        runtime_replicas(RunHistory.of(runs, np.zeros(len(runs))), n, seed=SEED, inflated=False)
-    ),
+    "sums": lambda runs, n: runtime_interval(runs, n, seed=SEED),
+    "sums-plain": lambda runs, n: percentile_interval(runtime_replicas(runs, n, seed=SEED, inflated=False)),
     "log-t": lambda runs, n: runtime_band([n * float(run.mean()) for run in runs]),
 }
 """Bands for a run of n intervals from the intervals of earlier runs: sums of intervals drawn run by run, with and

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.stats import genextreme
 
-from barograph_lab.studies.maxima.likelihood import fit_mle
 from barograph_lab.studies.maxima.nodes import expected_maximum
 from barograph_modeler.maxima.band import LEVEL, Band, band_of_gev, empirical_band, minimum_samples
 from barograph_modeler.maxima.distribution import Gev
@@ -55,6 +55,14 @@ def fit_gumbel(sample: Floats) -> Gev:
     l_scale = gaps @ (below * (sample.size - below)) / (sample.size * (sample.size - 1))
     scale = float(l_scale) / math.log(2)
     return Gev(0.0, float(sample.mean()) - np.euler_gamma * scale, scale)
+
+
+def fit_mle(sample: Floats) -> Gev:
+    """The GEV of maximum likelihood, by scipy's search from the fit by probability-weighted moments."""
+    start = fit_pwm(sample)
+    if start.scale <= 0:
+        return start
+    return Gev(*map(float, genextreme.fit(sample, start.shape, loc=start.location, scale=start.scale)))
 
 
 def _static(sample: Floats) -> Band | None:

@@ -1,4 +1,4 @@
-"""The grey-box paper's tables 1 to 6 and figures 2 and 3: speedups beyond the cutoffs, model by model.
+"""The grey-box paper's tables 1 to 6 and its figures' percentiles: speedups beyond the cutoffs, model by model.
 
 `split.py` defines the learned and the scored runs. As in the paper, the four runs at small scale in a vector are of the
 predicted size, even if that is beyond w_f, and training vectors pair runs with the serial run of any size up to theirs
@@ -7,10 +7,10 @@ predicted size, even if that is beyond w_f, and training vectors pair runs with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from barograph_lab.studies.greybox.oliveira import Oliveira
 from barograph_lab.studies.greybox.samples import Points, with_originals
 from barograph_lab.studies.greybox.speedup import overhead, speedup
 from barograph_lab.studies.greybox.split import CutoffSplit, Scaling, split
-from barograph_lab.studies.runs import root_mean_square
+from barograph_lab.studies.runs import Grid, over_known, root_mean_square
 from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.scaling.history import Runs
 
@@ -32,17 +32,33 @@ LABELS: Final = (
     "Amdahl Optimal p FD",
 )
 """The rows of the paper's tables."""
+STATISTICS: Final = {
+    "RMSE of speedup": "rmse_speedup",
+    "RMSE of relative speedup error": "rmse_relative",
+    "Median relative error of time": "median_ape",
+}
+PERCENTILES: Final = (25.0, 50.0, 75.0, 95.0)
+MIN_TARGETS: Final = 5
+"""Distinct training targets from which errors of overhead models are evidence for or against them."""
 
 
-class Predicted(NamedTuple):
-    """Speedups of the scored runs by each model of LABELS, NaN if unknown, and what they are based on.
+@dataclass(frozen=True)
+class Scored:
+    """The errors of one model on one application, without NaN. rmse_speedup: of S' - S. rmse_relative: of S' / S - 1.
 
-    reasons: why a model has none at all. targets: distinct configurations whose overhead was learned. beyond: as
-    `GreyBox.beyond`.
+    errors: |S' - S| per scored run, the paper's root squared error. unknown: scored runs without a prediction.
+    targets: distinct configurations whose overhead was learned. beyond: as `GreyBox.beyond`.
     """
 
-    speedups: dict[str, Floats]
-    reasons: dict[str, str]
+    application: tuple[str, ...]
+    scaling: str
+    model: str
+    unknown: int
+    rmse_speedup: float
+    rmse_relative: float
+    median_ape: float
+    errors: Floats
+    reason: str
     targets: int
     beyond: dict[str, float]
 
@@ -66,7 +82,7 @@ class _Overheads:
         self.beyond: dict[str, float] = {}
 
     def speedups(self, method: OverheadMethod) -> Floats:
-        """Of the scored runs. Raises TooFewRuns if there is no vector."""
+        """Speedups of the scored runs. Raises TooFewRuns if there is no vector."""
         model = GreyBox(method, self._trained, self._c_f, self._seed)
         c_h = self._part.c_f / 2
         self.targets = model.targets
@@ -74,29 +90,34 @@ class _Overheads:
         return np.asarray(self._amdahl[self._part.scored] * model.predict(self._points, self._scored, c_h))
 
 
-def predict(part: CutoffSplit, seed: int, labels: Sequence[str] = LABELS) -> Predicted:
-    """The scored runs by each of some models. seed: of draws, networks and swarms."""
+def evaluate(
+    application: tuple[str, ...], runs: Runs, scaling: Scaling, c_f: float, w_f: float, seed: int
+) -> Iterator[Scored]:
+    """Score the models on one application. seed: of draws, networks and swarms. Raises TooFewRuns for a bad split."""
+    part = split(runs, scaling, c_f, w_f)
     share = aggregate(part.runs, part.serial, part.original, part.c_f, part.w_f)
-    scored = part.scored
-    amdahl = speedup(part.runs.ranks, part.w, share)
+    measured, amdahl = part.measured[part.scored], speedup(part.runs.ranks, part.w, share)
     overheads = _Overheads(part, share, amdahl, seed)
     models: tuple[Callable[[], Floats], ...] = (
         *(partial(overheads.speedups, method) for method in METHODS),
         lambda: _oliveira(part, seed),
-        lambda: amdahl[scored],
+        lambda: amdahl[part.scored],
         lambda: _per_size(part, optimal(part.runs, part.serial, part.original, part.c_f)),
         lambda: _per_size(part, optimal(part.runs, part.serial, part.original, np.inf)),
     )
-    predicted, reasons = {}, {}
     for label, model in zip(LABELS, models, strict=True):
-        if label not in labels:
-            continue
+        speedups, reason = np.full(measured.size, np.nan), ""
         try:
-            predicted[label] = model()
+            speedups = model()
         except TooFewRuns as error:
-            predicted[label] = np.full(int(scored.sum()), np.nan)
-            reasons[label] = str(error)
-    return Predicted(predicted, reasons, overheads.targets, overheads.beyond)
+            reason = str(error)
+        errors = speedups - measured
+        known = ~np.isnan(errors)
+        # A time is a serial time over the speedup, so its relative error is S / S' - 1.
+        ape = float(np.median(np.abs(measured[known] / speedups[known] - 1))) if known.any() else float("nan")
+        rmse = root_mean_square(errors), root_mean_square(errors / measured)
+        based_on = overheads.targets, overheads.beyond
+        yield Scored(application, scaling, label, int((~known).sum()), *rmse, ape, np.abs(errors), reason, *based_on)
 
 
 def _oliveira(part: CutoffSplit, seed: int) -> Floats:
@@ -116,70 +137,57 @@ def _per_size(part: CutoffSplit, shares: Mapping[float, float]) -> Floats:
     return answer
 
 
-@dataclass(frozen=True)
-class Scored:
-    """The errors of one model on one application, without NaN. rmse_speedup: of S' - S. rmse_relative: of S' / S - 1.
+def tables(rows: Sequence[Scored]) -> list[Grid]:
+    """The paper's tables and the percentiles of its figures: a row per model, a column per first part of the name.
 
-    errors: |S' - S| per scored run, the paper's root squared error. unknown: scored runs without a prediction.
-    targets, beyond: of the overhead models, as in `Predicted`. ranks, sizes, measured, predicted: processes, work and
-    speedups of the scored runs.
+    A cell is the median over the applications of its column.
     """
-
-    application: tuple[str, ...]
-    scaling: str
-    model: str
-    scored: int
-    unknown: int
-    rmse_speedup: float
-    rmse_relative: float
-    median_ape: float
-    errors: Floats
-    reason: str
-    targets: int
-    beyond: dict[str, float]
-    ranks: Floats
-    sizes: Floats
-    measured: Floats
-    predicted: Floats
+    columns = list(dict.fromkeys(row.application[0] for row in rows))
+    found = []
+    for scaling in dict.fromkeys(row.scaling for row in rows):
+        of_model = [[row for row in rows if (row.scaling, row.model) == (scaling, model)] for model in LABELS]
+        for title, value in STATISTICS.items():
+            cells = [[_median(mine, name, value) for name in columns] for mine in of_model]
+            found.append(Grid(f"{title}, {scaling} scaling", list(LABELS), columns, cells))
+        spread = [_percentiles(np.concatenate([row.errors for row in mine])) for mine in of_model]
+        title = f"Root squared error of speedup, percentiles, {scaling} scaling"
+        found.append(Grid(title, list(LABELS), [f"{share:g} %" for share in PERCENTILES], spread))
+        found.append(_targets(of_model[0], columns))
+    return found
 
 
-def evaluate(
-    application: tuple[str, ...],
-    runs: Runs,
-    scaling: Scaling,
-    c_f: float,
-    w_f: float,
-    seed: int,
-    labels: Sequence[str] = LABELS,
-) -> list[Scored]:
-    """Score some models on one application. Raises TooFewRuns if the runs cannot be split."""
-    part = split(runs, scaling, c_f, w_f)
-    found = predict(part, seed, labels)
-    measured, scored = part.measured[part.scored], part.runs.select(part.scored)
-    rows = []
-    for model, speedups in found.speedups.items():
-        errors = speedups - measured
-        known = ~np.isnan(errors)
-        # A time is a serial time over the speedup, so its relative error is S / S' - 1.
-        ape = np.abs(measured[known] / speedups[known] - 1)
-        rows.append(
-            Scored(
-                application,
-                scaling,
-                model,
-                measured.size,
-                int((~known).sum()),
-                root_mean_square(errors),
-                root_mean_square(errors / measured),
-                float(np.median(ape)) if ape.size else float("nan"),
-                np.abs(errors),
-                found.reasons.get(model, ""),
-                found.targets,
-                found.beyond,
-                scored.ranks,
-                scored.size,
-                measured,
-                speedups,
+def _median(rows: Sequence[Scored], column: str, value: str) -> float | None:
+    return over_known(np.median, (getattr(row, value) for row in rows if row.application[0] == column))
+
+
+def _targets(rows: Sequence[Scored], columns: list[str]) -> Grid:
+    """Distinct training targets over the applications of each column: few of them cannot decide between models."""
+    by_column = [[row.targets for row in rows if row.application[0] == name] for name in columns]
+    averages = [[over_known(average, counts) for counts in by_column] for average in (min, np.median, max)]
+    cells = [[int(one) if one is not None and one.is_integer() else one for one in row] for row in averages]
+    return Grid(f"Distinct training targets, {rows[0].scaling} scaling", ["fewest", "median", "most"], columns, cells)
+
+
+def cautions(rows: Sequence[Scored]) -> list[str]:
+    """What limits the tables: columns with fewer than MIN_TARGETS training targets, and extrapolated features."""
+    found = []
+    for scaling in dict.fromkeys(row.scaling for row in rows):
+        mine = [row for row in rows if (row.scaling, row.model) == (scaling, LABELS[0])]
+        columns = list(dict.fromkeys(row.application[0] for row in mine))
+        medians = zip(columns, _targets(mine, columns).cells[1], strict=True)
+        if few := [f"{name} {median:g}" for name, median in medians if median is not None and median < MIN_TARGETS]:
+            found.append(
+                f"{scaling}: fewer than {MIN_TARGETS} distinct training targets (median over applications), the data"
+                f" cannot decide between overhead models: {', '.join(few)}"
             )
-        )
-    return rows
+        for feature in dict.fromkeys(feature for row in mine for feature in row.beyond):
+            far = [row.beyond[feature] for row in mine if feature in row.beyond]
+            extent = f"by up to {max(far):.2g} of its range" if max(far) < np.inf else "it never varied in training"
+            applications = f"in {len(far)} of {len(mine)} applications"
+            found.append(f"{scaling}: overhead models extrapolate in {feature}, {applications}: {extent}")
+    return found
+
+
+def _percentiles(errors: Floats) -> list[float | None]:
+    known = errors[~np.isnan(errors)]
+    return [float(np.percentile(known, q)) for q in PERCENTILES] if known.size else [None] * len(PERCENTILES)

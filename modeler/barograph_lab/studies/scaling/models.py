@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from barograph_lab.studies.rivals import extrap, laws, papers, pmnf
+from barograph_lab.studies.rivals import extrap, laws, papers
 from barograph_lab.studies.rivals.laws import Model, RuntimeCurve
 from barograph_modeler.maxima.predictive import SeriesLimits
 from barograph_modeler.maxima.sample import Floats
@@ -51,5 +51,5 @@ def _forecasts(problems: Mapping[str, Runs], seed: int) -> dict[str, RuntimeCurv
 def models() -> dict[str, Model]:
     """All models by name, ours first; with Extra-P if it is installed."""
     ours = Model("barograph", "ours: curves averaged by how well they predicted the larger scales, pooled", _forecasts)
-    every = (ours, *laws.MODELS, *pmnf.MODELS, *extrap.models(), *papers.MODELS)
+    every = (ours, *laws.MODELS, *extrap.models(), *papers.MODELS)
     return {model.name: model for model in every}

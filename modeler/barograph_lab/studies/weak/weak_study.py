@@ -2,9 +2,9 @@
 
 Each series is one application with one amount of work per process. If the file has no sizes, the size is the ranks
 times WORK_PER_RANK: any unit but 1 gives the same predictions (see `weak.py`). Rivals: those that the paper names for
-runs whose size grows with the ranks, Barnes' in ranks and size (`barnes.py`) and the normal form in ranks (`pmnf.py`),
-and perfect weak scaling from the largest learned scale. a p + b/p + c/sqrt(p) and b (1 + a)**s + c are not among them:
-one is introduced for strong scaling, the other for wide scaling (section 3.5; its "weak" is a misprint).
+runs whose size grows with the ranks, Barnes' in ranks and size (`barnes.py`), the normal form in ranks where Extra-P is
+installed, and perfect weak scaling from the largest learned scale. a p + b/p + c/sqrt(p) and b (1 + a)**s + c are not
+among them: one is introduced for strong scaling, the other for wide scaling (section 3.5; its "weak" is a misprint).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from barograph_lab.studies.rivals import laws, pmnf
+from barograph_lab.studies.rivals import extrap, laws
 from barograph_lab.studies.rivals.laws import Model, RuntimeCurve
 from barograph_lab.studies.rivals.papers import log_bilinear
 from barograph_lab.studies.runs import Grid, over_known
@@ -32,7 +32,6 @@ BILINEAR: Final = "log-bilinear"
 AVERAGES: Final[dict[str, Callable[[Any], Any]]] = {"mean": np.mean, "median": np.median, "largest": max}
 
 SIZED_RIVALS: Final = ("log-linear", "barnes-quadratic")
-RANK_RIVALS: Final = ("pmnf", "pmnf-terms")
 
 
 @dataclass(frozen=True)
@@ -129,13 +128,13 @@ def _rival(model: Model, *, sized: bool) -> Callable[[Runs], RuntimeCurve]:
 
 def laws_of(kind: Kind, *, copies: bool = False) -> dict[str, Callable[[Runs], RuntimeCurve]]:
     """The law and its rivals, by their names in tables. copies: as in `evaluate`."""
-    rivals = {model.name: model for model in (*laws.MODELS, *pmnf.MODELS)}
+    rivals = {model.name: model for model in laws.MODELS}
     weighted = laws.with_copies if copies else lambda model: model
     return {
         BILINEAR: log_bilinear(intercept=False),
         f"{BILINEAR} + intercept": log_bilinear(intercept=True),
         **{name: _rival(weighted(rivals[name]), sized=True) for name in SIZED_RIVALS},
-        **{name: _rival(rivals[name], sized=False) for name in RANK_RIVALS},
+        **{model.name: _rival(model, sized=False) for model in extrap.models()},
         "perfect": _perfect(kind),
     }
 

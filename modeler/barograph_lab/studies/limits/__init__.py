@@ -1,1 +1,0 @@
-"""Runtimes and time limits back-tested on job logs."""
