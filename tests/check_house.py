@@ -20,11 +20,11 @@ MOST_SIBLINGS: Final = 13
 MAX_LINES: Final = {
     "agent": 13_443,
     "collector": 9_406,
-    "modeler": 16_067,
-    LABORATORY: 9_176,
+    "modeler": 16_012,
+    LABORATORY: 8_470,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 61_742,
+    "tests": 61_592,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
