@@ -42,8 +42,6 @@ static _Thread_local struct gathered {
     uint64_t ticks;
 } gathered __attribute__((tls_model("initial-exec"))) = {0, -1, 0};
 
-static atomic_uint threads; /* that have made a call that was looked at */
-static _Thread_local unsigned own_number __attribute__((tls_model("initial-exec"))); /* of this thread, plus 1 */
 
 static _Thread_local struct types_recent recent[TYPES_RECENT] __attribute__((tls_model("initial-exec")));
 
@@ -138,21 +136,12 @@ static inline void put(struct writer *ring, uint64_t entered, uint64_t left, uin
     gathered.root = -1;
 }
 
-static uint8_t thread_number(void)
-{
-    if (!own_number) {
-        unsigned number = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
-        own_number = (number < RING_MAX_THREAD ? number : RING_MAX_THREAD) + 1;
-    }
-    return (uint8_t)(own_number - 1);
-}
 
 __attribute__((noinline)) static void trace(struct writer *ring, uint64_t entered, uint64_t left, struct call call,
                                             struct caller from)
 {
     struct sent sent = {done.sent.messages - at_iteration.sent.messages, done.sent.bytes - at_iteration.sent.bytes};
     struct timed timed = {entered, left, done.ticks - at_iteration.ticks, RING_BYTES_UNKNOWN, call.op, sent};
-    call.thread = thread_number();
     if (!call.by_reference) {
         call.comm &= world.mask;
         call.peer = (uint32_t)call.peer;

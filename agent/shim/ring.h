@@ -36,7 +36,7 @@ struct ring_record {
     uint64_t enter_ns; /* clock of the header, nanoseconds; not above exit_ns */
     uint64_t exit_ns;  /* not below that of the previous record */
     uint64_t p2p_ns;   /* time within the gap in blocking MPI calls that do not synchronize the world */
-    uint64_t bytes;    /* count times size of the datatype, if the call has one count; of OP_STEP, of the parameters; else
+    uint64_t bytes;    /* count times size of the datatype, if the call has one count; of OP_Step, of the parameters; else
                           RING_BYTES_UNKNOWN */
     uint64_t index;    /* number of earlier synchronizing collectives in this process, including dropped ones */
     uint32_t site;     /* index into the site table */
@@ -44,11 +44,11 @@ struct ring_record {
     uint16_t flags;    /* 0 */
     union {
         uint64_t messages; /* sent to other ranks within the gap, by the thread of this call */
-        uint64_t cpu_ns;   /* of OP_STEP: processor time of the process within the gap */
+        uint64_t cpu_ns;   /* of OP_Step: processor time of the process within the gap */
     };
     union {
         uint64_t message_bytes; /* of those whose datatype's size is known */
-        uint64_t updated_ns;    /* of OP_STEP: time within the gap in which parameters were updated, 0 if unknown */
+        uint64_t updated_ns;    /* of OP_Step: time within the gap in which parameters were updated, 0 if unknown */
     };
 };
 
@@ -60,18 +60,14 @@ struct ring_record {
 struct ring_call {
     uint64_t exit_ns;
     uint16_t site;
-    uint8_t op;      /* enum ring_op */
-    uint8_t thread;  /* which one called, in the order of their first calls; RING_MAX_THREAD: that or a later one */
+    uint16_t op;     /* enum ring_op */
     uint16_t comm;   /* a hash of the communicator's handle, 0 without one */
     uint16_t detail; /* a hash of that, of the other rank and of the tag */
 };
 
-#define RING_MAX_THREAD 30u
-
 /* What the sidecar wants, in one word: it may die at any instant, and a word is stored whole or not at all. */
 #define RING_WANT_CALLS 1u             /* bit 0: write calls */
 #define RING_WANT_MATCH(WANT) ((WANT) >> 1 & 3u)         /* bits 1, 2: what of a call must be the anchor's: enum ring_match */
-#define RING_WANT_THREAD(WANT) ((WANT) >> 3 & 31u)       /* bits 3 to 7: number of the anchor's thread plus 1; 0: any */
 #define RING_WANT_EVERY(WANT) ((WANT) >> 8 & 0xffu)      /* the anchor comes so many times in an iteration */
 #define RING_WANT_OP(WANT) ((WANT) >> 16 & 0xffu)        /* the anchor's operation; 0: there is no anchor */
 #define RING_WANT_GENERATION(WANT) ((WANT) >> 24 & 0xffu)
@@ -144,85 +140,36 @@ _Static_assert(sizeof(struct ring_site) == 40, "site layout");
 _Static_assert(sizeof(struct ring_call) == 16, "call layout");
 _Static_assert(sizeof(struct ring_header) <= RING_HEADER_BYTES, "header layout");
 
-/* The operation that ends the interval. The numbers are stored, so existing ones never change. */
-enum ring_op {
-    OP_INTERVAL = 1, /* no collective: timed by the application itself, barograph_agent.interval() */
-    OP_BARRIER = 8,
-    OP_ALLREDUCE = 9,
-    OP_ALLGATHER = 10,
-    OP_ALLGATHERV = 11,
-    OP_ALLTOALL = 12,
-    OP_ALLTOALLV = 13,
-    OP_ALLTOALLW = 14,
-    OP_REDUCE_SCATTER = 15,
-    OP_REDUCE_SCATTER_BLOCK = 16,
-    OP_BCAST = 17, /* after a Reduce or Gather with the same root and communicator */
-    OP_SCATTER = 18, /* the same */
-    OP_STEP = 19, /* no collective of MPI: gradients of one optimizer step of a training, from the last own one until all are reduced */
+/* Operations by name and number: the first thirteen end intervals, the others are calls and anchors only. Numbers are
+ * stored, so existing ones never change. Interval: timed by the application itself, barograph_agent.interval(). Bcast and
+ * Scatter: after a Reduce or Gather with the same root and communicator. Step: of a training, from the last own gradient
+ * until all are reduced. The names are those of the functions in `wrappers.py`; the sidecar has them from its library. */
+#define RING_OPERATIONS(OPERATION) \
+    OPERATION(Interval, 1) OPERATION(Barrier, 8) OPERATION(Allreduce, 9) OPERATION(Allgather, 10) \
+    OPERATION(Allgatherv, 11) OPERATION(Alltoall, 12) OPERATION(Alltoallv, 13) OPERATION(Alltoallw, 14) \
+    OPERATION(Reduce_scatter, 15) OPERATION(Reduce_scatter_block, 16) OPERATION(Bcast, 17) OPERATION(Scatter, 18) \
+    OPERATION(Step, 19) OPERATION(Reduce, 32) OPERATION(Gather, 33) OPERATION(Send, 34) OPERATION(Bsend, 35) \
+    OPERATION(Rsend, 36) OPERATION(Ssend, 37) OPERATION(Recv, 38) OPERATION(Sendrecv, 39) \
+    OPERATION(Sendrecv_replace, 40) OPERATION(Probe, 41) OPERATION(Mprobe, 42) OPERATION(Mrecv, 43) \
+    OPERATION(Wait, 44) OPERATION(Waitall, 45) OPERATION(Waitany, 46) OPERATION(Waitsome, 47) OPERATION(Scan, 48) \
+    OPERATION(Exscan, 49) OPERATION(Gatherv, 50) OPERATION(Scatterv, 51) OPERATION(Neighbor_allgather, 52) \
+    OPERATION(Neighbor_allgatherv, 53) OPERATION(Neighbor_alltoall, 54) OPERATION(Neighbor_alltoallv, 55) \
+    OPERATION(Neighbor_alltoallw, 56) OPERATION(Isend, 57) OPERATION(Ibsend, 58) OPERATION(Irsend, 59) \
+    OPERATION(Issend, 60) OPERATION(Win_fence, 61) OPERATION(Win_complete, 62) OPERATION(Win_wait, 63) \
+    OPERATION(Win_lock, 64) OPERATION(Win_lock_all, 65) OPERATION(Win_unlock, 66) OPERATION(Win_unlock_all, 67) \
+    OPERATION(Win_flush, 68) OPERATION(Win_flush_all, 69) OPERATION(Win_start, 70) OPERATION(Win_post, 71) \
+    OPERATION(Win_flush_local, 72) OPERATION(Win_flush_local_all, 73) OPERATION(Win_test, 74) OPERATION(Test, 75) \
+    OPERATION(Testall, 76) OPERATION(Testany, 77) OPERATION(Testsome, 78) OPERATION(Iprobe, 79) \
+    OPERATION(Improbe, 80) OPERATION(File_read_all, 81) OPERATION(File_write_all, 82) \
+    OPERATION(File_read_at_all, 83) OPERATION(File_write_at_all, 84) OPERATION(File_read_ordered, 85) \
+    OPERATION(File_write_ordered, 86) OPERATION(File_read_all_end, 87) OPERATION(File_write_all_end, 88) \
+    OPERATION(File_read_at_all_end, 89) OPERATION(File_write_at_all_end, 90) OPERATION(File_read_ordered_end, 91) \
+    OPERATION(File_write_ordered_end, 92) OPERATION(File_sync, 93)
 
-    /* Of calls and anchors only. */
-    OP_REDUCE = 32,
-    OP_GATHER = 33,
-    OP_SEND = 34,
-    OP_BSEND = 35,
-    OP_RSEND = 36,
-    OP_SSEND = 37,
-    OP_RECV = 38,
-    OP_SENDRECV = 39,
-    OP_SENDRECV_REPLACE = 40,
-    OP_PROBE = 41,
-    OP_MPROBE = 42,
-    OP_MRECV = 43,
-    OP_WAIT = 44,
-    OP_WAITALL = 45,
-    OP_WAITANY = 46,
-    OP_WAITSOME = 47,
-    OP_SCAN = 48,
-    OP_EXSCAN = 49,
-    OP_GATHERV = 50,
-    OP_SCATTERV = 51,
-    OP_NEIGHBOR_ALLGATHER = 52,
-    OP_NEIGHBOR_ALLGATHERV = 53,
-    OP_NEIGHBOR_ALLTOALL = 54,
-    OP_NEIGHBOR_ALLTOALLV = 55,
-    OP_NEIGHBOR_ALLTOALLW = 56,
-    OP_ISEND = 57,
-    OP_IBSEND = 58,
-    OP_IRSEND = 59,
-    OP_ISSEND = 60,
-    OP_WIN_FENCE = 61,
-    OP_WIN_COMPLETE = 62,
-    OP_WIN_WAIT = 63,
-    OP_WIN_LOCK = 64,
-    OP_WIN_LOCK_ALL = 65,
-    OP_WIN_UNLOCK = 66,
-    OP_WIN_UNLOCK_ALL = 67,
-    OP_WIN_FLUSH = 68,
-    OP_WIN_FLUSH_ALL = 69,
-    OP_WIN_START = 70,
-    OP_WIN_POST = 71,
-    OP_WIN_FLUSH_LOCAL = 72,
-    OP_WIN_FLUSH_LOCAL_ALL = 73,
-    OP_WIN_TEST = 74,
-    OP_TEST = 75,
-    OP_TESTALL = 76,
-    OP_TESTANY = 77,
-    OP_TESTSOME = 78,
-    OP_IPROBE = 79,
-    OP_IMPROBE = 80,
-    OP_FILE_READ_ALL = 81,
-    OP_FILE_WRITE_ALL = 82,
-    OP_FILE_READ_AT_ALL = 83,
-    OP_FILE_WRITE_AT_ALL = 84,
-    OP_FILE_READ_ORDERED = 85,
-    OP_FILE_WRITE_ORDERED = 86,
-    OP_FILE_READ_ALL_END = 87,
-    OP_FILE_WRITE_ALL_END = 88,
-    OP_FILE_READ_AT_ALL_END = 89,
-    OP_FILE_WRITE_AT_ALL_END = 90,
-    OP_FILE_READ_ORDERED_END = 91,
-    OP_FILE_WRITE_ORDERED_END = 92,
-    OP_FILE_SYNC = 93,
+enum ring_op {
+#define RING_NUMBERED(NAME, NUMBER) OP_##NAME = NUMBER,
+    RING_OPERATIONS(RING_NUMBERED)
+#undef RING_NUMBERED
 };
 
 #endif

@@ -31,7 +31,7 @@ EXPORT void barograph_training_step(const struct training_step *step)
         .exit = step->exit,
         .p2p = step->elsewhere,
         .bytes = step->bytes,
-        .op = OP_STEP,
+        .op = OP_Step,
         .sent = {.messages = step->cpu, .bytes = step->updated}, /* the same words of a record */
     };
     writer_put_named(ring, timed, step->name);

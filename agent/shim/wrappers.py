@@ -205,7 +205,7 @@ class Function:
             if name
         ]
         by = ", .by_reference = true" if by_reference else ""
-        return f"(struct call){{.op = OP_{self.name.upper()}{by}{''.join(found)}}}"
+        return f"(struct call){{.op = OP_{self.name}{by}{''.join(found)}}}"
 
     def answer(self) -> str:
         """Whether one that polls has found something, as a C expression. A number may be MPI_UNDEFINED, below 0."""
@@ -257,7 +257,7 @@ class Function:
             first, last = self.items(cast)
             rooted = f"(struct rooted){{comm, (int)root, {first} | {last}}}"
             if self.table is GATHERING:
-                return f"recorder_leave_gathered(entered, OP_{self.name.upper()}, {rooted}, result, FROM)"
+                return f"recorder_leave_gathered(entered, OP_{self.name}, {rooted}, result, FROM)"
             return f"recorder_leave_spread(entered, {rooted}, {self._collective(cast)}, result, FROM)"
         if not self.synchronizing:
             return self._leave_other(by_reference=False)
@@ -272,11 +272,11 @@ class Function:
     def _collective(self, cast: str) -> str:
         # What a root scatters to itself may have no type.
         payload = "COUNT_UNKNOWN, 0" if self.name == "Scatter" else self.payload(cast)
-        return f"(struct collective){{OP_{self.name.upper()}, comm, {payload}}}"
+        return f"(struct collective){{OP_{self.name}, comm, {payload}}}"
 
     def _by_reference(self, *, large: bool) -> str:
         payload = "0, 0" if self.name == "Scatter" else self.payload("").replace("COUNT_UNKNOWN", "0")
-        return f"(struct by_reference){{OP_{self.name.upper()}, {str(large).lower()}, comm, {payload}, ierror}}"
+        return f"(struct by_reference){{OP_{self.name}, {str(large).lower()}, comm, {payload}, ierror}}"
 
     def leave_fortran(self, large: bool) -> str:
         """The leave statement of a Fortran wrapper, whose arguments are addresses."""
@@ -289,7 +289,7 @@ class Function:
             first, last = self.items("")
             rooted = f"(struct rooted_by_reference){{{str(large).lower()}, comm, root, {first}, {last}, ierror}}"
             if self.table is GATHERING:
-                return f"recorder_leave_gathered_fortran(entered, OP_{self.name.upper()}, {rooted}, FROM)"
+                return f"recorder_leave_gathered_fortran(entered, OP_{self.name}, {rooted}, FROM)"
             return f"recorder_leave_spread_fortran(entered, {rooted}, {self._by_reference(large=large)}, FROM)"
         if not self.synchronizing:
             return self._leave_other(by_reference=True)

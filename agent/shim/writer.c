@@ -379,9 +379,7 @@ static void write_call(struct writer *writer, struct ring_call call)
 static bool is_anchor(const struct tracer *tracer, const struct ring_call *call)
 {
     uint64_t wanted = atomic_load_explicit(&tracer->applied, memory_order_relaxed);
-    uint32_t match = RING_WANT_MATCH(wanted), thread = RING_WANT_THREAD(wanted);
-    if (thread && thread - 1 != call->thread)
-        return false;
+    uint32_t match = RING_WANT_MATCH(wanted);
     if (RING_WANT_OP(wanted) == 0 || RING_WANT_OP(wanted) != call->op || RING_WANT_SITE(wanted) != call->site)
         return false;
     return match == RING_MATCH_SITE ||
@@ -411,7 +409,7 @@ static inline uint64_t end_of(struct writer *writer, uint64_t tick)
 static inline struct ring_call call_of(const struct call *call, uint32_t site)
 {
     uint64_t comm = argument(call, call->comm);
-    struct ring_call made = {.site = (uint16_t)site, .op = (uint8_t)call->op, .thread = call->thread,
+    struct ring_call made = {.site = (uint16_t)site, .op = (uint16_t)call->op,
                              .comm = call->comm ? hash(comm) : 0};
     if (call->peer) {
         uint64_t peer = argument(call, call->peer), tag = argument(call, call->tag);
@@ -468,7 +466,7 @@ uint32_t writer_site(struct writer *writer, const char *name)
 void writer_put_own(struct writer *writer, uint64_t enter, uint64_t exit, uint32_t site)
 {
     struct lane *lane = &writer->collectives;
-    struct timed timed = {.enter = enter, .exit = exit, .bytes = RING_BYTES_UNKNOWN, .op = OP_INTERVAL};
+    struct timed timed = {.enter = enter, .exit = exit, .bytes = RING_BYTES_UNKNOWN, .op = OP_Interval};
     if (!acquire(writer)) {
         drop(lane);
         return;

@@ -99,7 +99,6 @@ struct call {
     uint64_t comm;     /* handles and numbers; 0 if the call has none */
     uint64_t peer;
     uint64_t tag;
-    uint8_t thread; /* number of the calling thread */
 };
 
 /* Whether such a call is to be passed to writer_follow. */

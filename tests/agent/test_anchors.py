@@ -100,17 +100,6 @@ def test_a_loop_is_interrupted_if_it_pauses_again_and_again_for_much_of_the_time
     assert anchors.is_inner(records(calls, seconds), Anchor(NUMBERS["Recv"], 1)) is interrupted
 
 
-@pytest.mark.parametrize("rows", [20, 1000])
-def test_a_pipeline_of_rows_that_ends_with_an_answer_is_one_iteration(rows: int) -> None:
-    """Each row has a tag of its own."""
-    calls: list[Call] = [*((1, "Send", 0, 1 + row * 7919 % 600) for row in range(rows)), (2, "Recv", 0, 1)] * 12
-    assert anchors.find(records(calls)) == Anchor(NUMBERS["Recv"], 2)
-    # Without an answer each row is one.
-    unanswered, sends = records([call for call in calls if call[1] == "Send"]), Anchor(NUMBERS["Send"], 1)
-    assert anchors.find(unanswered) is not None
-    assert (anchors.is_inner(records(calls), sends), anchors.is_inner(unanswered, sends)) == (True, False)
-
-
 def test_the_iterations_of_generated_programs_are_found() -> None:
     missed, played = [], 0
     for seed in range(PROGRAMS):

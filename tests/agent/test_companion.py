@@ -18,11 +18,19 @@ import pytest
 from barograph_agent import shim
 from barograph_agent.deliver.link import Link
 from barograph_agent.ring.reader import Ring
-from barograph_agent.sidecar import earlier
+from barograph_agent.sidecar import plan as plan_module
 from barograph_agent.sidecar import run as run_module
 from barograph_agent.sidecar.companion import begin
 from barograph_agent.sidecar.main import Sidecar, sidecar_of
-from barograph_agent.sidecar.plan import PLAN, RING_VARIABLE, RUN_VARIABLE, SIDECAR_VARIABLE, DeliveryReport, save
+from barograph_agent.sidecar.plan import (
+    PLAN,
+    RING_VARIABLE,
+    RUN_VARIABLE,
+    SIDECAR_VARIABLE,
+    DeliveryReport,
+    Earlier,
+    save,
+)
 from barograph_agent.sidecar.run import WatchedRun
 from barograph_collector.server import Collector
 from helpers import mpi as mpis
@@ -345,12 +353,12 @@ def test_launchers_number_what_they_start(mpi: Mpi, tmp_path: Path) -> None:
 
 
 def test_what_companions_leave_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(earlier, "MAX_FILES", 3)
+    monkeypatch.setattr(plan_module, "MAX_EARLIER", 3)
     for run in range(6):
         rings = tmp_path / f"run-{run}"
-        earlier.leave(rings, earlier.Earlier(numbers=[run]))
-        os.utime(earlier.path_of(rings), (run, run))
-    assert [earlier.load(tmp_path / f"run-{run}").numbers for run in range(6)] == [[], [], [], [3], [4], [5]]
+        Earlier(numbers=[run]).leave(rings)
+        os.utime(f"{rings}{plan_module.EARLIER}", (run, run))
+    assert [Earlier.load(tmp_path / f"run-{run}").numbers for run in range(6)] == [[], [], [], [3], [4], [5]]
 
 
 def test_one_without_a_rank_ends_with_the_processes_of_the_run(remote: Remote) -> None:

@@ -263,16 +263,18 @@ def test_a_process_that_is_not_of_this_job_is_not_read():
 def test_a_node_that_shows_nothing_is_no_reason_to_fail():
     proc, now = FakeProc(), [0.0]
     clock = SetClock(lambda: now[0])
-    blind = Pressures(clock, proc)
+    pids = {5: 0}
+    blind = Pressures(clock, proc, ranks=lambda: pids)
     for _ in range(40):
         now[0] += 1.0
-        assert blind.read({5: 0}) == {}
+        assert list(blind.read(now[0], final=False)) == []
+    pids = {6: 1}
     proc.process(6)
     proc.write("/proc/6/task/6/schedstat", "")
     found = {}
     for _ in range(40):
         now[0] += 1.0
-        found = found or blind.read({6: 1})
+        found = found or next((rows.values for rows in blind.read(now[0], final=False)), {})
     assert math.isnan(found["delay_seconds"][0])
     assert math.isnan(found["memory_pressure"][0])
     assert found["swapped_pages"][0] == -1
@@ -372,14 +374,13 @@ def test_a_busy_loop_on_a_ranks_core_is_what_the_rank_waits_for():
 
     try:
         rank, _ = start(), start()
-        reader = Pressures(SYSTEM.clock, Processes())
+        reader = Pressures(SYSTEM.clock, Processes(), ranks=lambda: {rank.pid: 4})
         found: list[dict[str, Any]] = []
 
         def named() -> bool:
-            columns = reader.read({rank.pid: 4})
-            found.extend(
-                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True) if row[0] == 4
-            )
+            for rows in reader.read(SYSTEM.clock.monotonic(), final=False):
+                each = zip(*rows.values.values(), strict=True)
+                found.extend(dict(zip(rows.values, row, strict=True)) for row in each if row[0] == 4)
             return bool(found) and found[-1]["process"] != "none"
 
         wait_until(named, "the kernel shows who runs on the core")

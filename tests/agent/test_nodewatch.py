@@ -19,11 +19,10 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.feature_files.writer import SideFileWriter
 from barograph_agent.ring.reader import EXITED
 from barograph_agent.settings import agent
-from barograph_agent.sidecar.nodewatch import MAX_RECENT, TURNS, JobSidecar, step_options
+from barograph_agent.sidecar.nodewatch import MAX_RECENT, TURNS, JobSidecar, Step, StepOptions, step_options
 from barograph_agent.sidecar.output import MAX_RUNS, JobOutput
-from barograph_agent.sidecar.plan import RING_VARIABLE, RunOptions
+from barograph_agent.sidecar.plan import FACTS, RING_VARIABLE, RunOptions
 from barograph_agent.sidecar.run import WatchedRun
-from barograph_agent.sidecar.step import FACTS, Step, StepOptions
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.network import Network, Source
@@ -282,9 +281,8 @@ def watch_and_die(node: Node, job: str = "7") -> None:
     """A sidecar without a collector reads the node's rings and is killed."""
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from barograph_agent.sidecar.nodewatch import JobSidecar\n"
+        "from barograph_agent.sidecar.nodewatch import JobSidecar, StepOptions\n"
         "from barograph_agent.sidecar.plan import RunOptions\n"
-        "from barograph_agent.sidecar.step import StepOptions\n"
         "rings, active, spool, endpoint = sys.argv[1:]\n"
         "settings = StepOptions(Path(spool), 'ada', 'n1', RunOptions(endpoint, 0.0, 2**20))\n"
         "watch = JobSidecar(Path(rings), Path(active), settings)\n"

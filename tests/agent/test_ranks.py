@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import LAUNCHES, Ring
-from barograph_agent.system.processes import PROCESSES
 from helpers.mpi import REPOSITORY
 from helpers.rings import STARTED_NS, FakeShim, take, world
 
@@ -128,7 +127,7 @@ def test_a_ring_that_is_cut_within_its_header_is_no_longer_read(tmp_path: Path) 
     os.truncate(shims[1].path, 0)
     sync(shims[:1], ended, [MS])
     assert [row["ranks"] for row in take(worlds, "node_blocks", final=True)] == [1]
-    assert ([*worlds.unreadable], worlds.rows, worlds.living(PROCESSES)) == ([shims[1].path.name], 2, 1)
+    assert ([*worlds.unreadable], worlds.rows, worlds.living) == ([shims[1].path.name], 2, 1)
     worlds.close()
 
 

@@ -14,8 +14,9 @@ from barograph_agent.deliver.shards import shard_of
 from barograph_agent.doctor import checks
 from barograph_agent.job.identity import Job
 from barograph_agent.settings.places import EndpointError, check_endpoint, check_endpoints, endpoints
-from barograph_agent.sidecar import companion, orphans
-from barograph_agent.sidecar.orphans import Orphans
+from barograph_agent.sidecar import companion
+from barograph_agent.sidecar import main as main_module
+from barograph_agent.sidecar.main import Orphans
 from barograph_agent.sidecar.plan import PLAN, RunOptions, RunPlan, begin_run, save
 
 COLLECTORS = [f"tcp://log{number}:7450" for number in range(5)]
@@ -83,7 +84,7 @@ def test_a_run_stays_with_its_collector_whatever_the_list_says_later(tmp_path: P
 def test_spools_for_a_dead_collector_leave_room_for_those_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans, "MAX_ADOPTED", 4)
+    monkeypatch.setattr(main_module, "MAX_ADOPTED", 4)
     for number in range(8):
         begun(tmp_path, f"a{number}", NOWHERE[0])
     begun(tmp_path, "b", NOWHERE[1])

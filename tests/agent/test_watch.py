@@ -31,9 +31,8 @@ from barograph_agent.kernel.readings import process_stat
 from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import EXITED, FINALIZED, RECORD
 from barograph_agent.settings import places
-from barograph_agent.sidecar import orphans as orphans_module
-from barograph_agent.sidecar.main import BUSY_STEP_SECONDS, Sidecar
-from barograph_agent.sidecar.orphans import Orphans, adopt, orphans
+from barograph_agent.sidecar import main as main_module
+from barograph_agent.sidecar.main import BUSY_STEP_SECONDS, Orphans, Sidecar, adopt, orphans
 from barograph_agent.sidecar.plan import END as END_FILE
 from barograph_agent.sidecar.plan import (
     PLAN,
@@ -218,6 +217,11 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     (cost,) = rows(collector, "sidecars")
     assert cost["cpu_seconds"] > 0
     assert 0 < cost["clock_error_seconds"] <= 16
+    sources = {one["source"]: one for one in msgspec.json.decode(cost["sources"])}
+    assert sources.keys() == {"rings", "kernel", "features", "silence", "work", "nodes"}
+    assert sources["rings"]["rows"] >= 120
+    assert sources["rings"]["microseconds"] > 0
+    assert {one["failures"] for one in sources.values()} == {0}
     assert 2**20 < cost["resident_bytes"] < 2**40
     done = rows(collector, "node_blocks")
     assert sum(row["count"] for row in done) == 120
@@ -482,7 +486,7 @@ def test_ranks_that_have_died_are_not_silent(run: Run, collector: Collector) -> 
         process.communicate()
     put(shim, 10)
     watch = run.watch(collector.endpoint)
-    watch._silences = silences
+    watch._sources["silence"].silences = silences  # type: ignore[attr-defined]
     silences.step = lambda *_: True  # type: ignore[method-assign]
     watch.step()
     run.end()
@@ -591,7 +595,7 @@ def test_a_process_that_cannot_be_looked_at_for_want_of_descriptors_is_not_taken
 def test_orphans_are_delivered_a_few_at_a_time_within_the_descriptors_of_a_user(
     tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans_module, "MAX_ADOPTED", 3)
+    monkeypatch.setattr(main_module, "MAX_ADOPTED", 3)
     for number in range(8):
         gone = Run(tmp_path, f"run{number}")
         save(gone.directory, PLAN, msgspec.structs.replace(gone.plan, launcher_born=0))
@@ -787,6 +791,9 @@ def test_a_source_that_fails_is_reported_once_and_ends_nothing_else(
     assert watch.report().notes == ["kernel: ValueError(\"invalid literal for int() with base 10: 'n/a'\")"]
     watch.close()
     assert [row["kind"] for row in rows(collector, "events")] == ["source-failed"]
+    (cost,) = rows(collector, "sidecars")
+    failures = {one["source"]: one["failures"] for one in msgspec.json.decode(cost["sources"])}
+    assert (failures["kernel"], failures["rings"]) == (1, 0)
     assert indices(collector) == list(range(10))
 
 
@@ -832,10 +839,10 @@ def test_a_spool_that_cannot_be_read_holds_up_no_other(
         put(Run(tmp_path, name, launcher_born=0, endpoint=collector.endpoint).ring(), 3)
     read = RingSet.read
 
-    def failing(rings: RingSet, **options: Any) -> Any:
+    def failing(rings: RingSet, now: float, **options: Any) -> Any:
         if rings._directory.name == "b":
             raise OverflowError("a defect")
-        return read(rings, **options)
+        return read(rings, now, **options)
 
     monkeypatch.setattr(RingSet, "read", failing)
     monkeypatch.setenv("BAROGRAPH_SPOOL", str(tmp_path / "spools"))

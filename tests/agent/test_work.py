@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES, TEXT_LIMIT
+from barograph_agent.reduce.elf import build_id
 from barograph_agent.system import processes
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.disk import Disk, NotRegular
 from barograph_agent.system.processes import PROCESSES, Processes
 from barograph_agent.system.system import SYSTEM, System
 from barograph_agent.work import contents, folder
-from barograph_agent.work.build_id import build_id
 from barograph_agent.work.command import ScriptKind, keyed, parse, script_of
 from barograph_agent.work.contents import TOTAL_BYTES, WHOLE_BYTES, Contents
 from barograph_agent.work.fingerprint import (

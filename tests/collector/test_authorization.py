@@ -189,7 +189,7 @@ def test_an_exception_while_a_message_is_handled_costs_its_sender_and_ends_nothi
     monkeypatch.setattr(Grant, "check", fragile)
     with facility.agent() as agent:
         agent.hello(facility.proof())
-        row = dict.fromkeys(TABLES["sidecars"].columns, 0) | {"job": JOB, "host": "n1"}
+        row = dict.fromkeys(TABLES["sidecars"].columns, 0) | {"sources": "", "job": JOB, "host": "n1"}
         agent.append(1, "sidecars", 1, row)
         agent.append(1, "blocks", 1, blocks(1, job=JOB))
         agent.receive_ack(1)

@@ -24,7 +24,8 @@ class Node:
         self.pids = {RANK: 3}
         self.counters: dict[str, Any] = {}
         self.totals: dict[str, Any] = {}
-        self.pressures = Pressures(SetClock(lambda: self.now), self.proc, **options)
+        clock = SetClock(lambda: self.now)
+        self.pressures = Pressures(clock, self.proc, ranks=lambda: self.pids, **options)
         self.live(0)
 
     def live(self, seconds: int, state: str = "R", node: dict[str, float] | None = None, **rates: float) -> list[dict]:
@@ -44,10 +45,10 @@ class Node:
 
     def read(self, *, final: bool = False) -> list[dict[str, Any]]:
         """The rows of one look."""
-        columns = self.pressures.read(self.pids, final=final)
-        if not columns:
+        found = next(self.pressures.read(self.now, final=final), None)
+        if found is None:
             return []
-        message = wire.append("s/1", 1, "pressures", len(columns["rank"]), {"job": "j", "host": "n1", **columns})
+        message = wire.append("s/1", 1, found.table, found.length, {"job": "j", "host": "n1", **found.values})
         kinds = TABLES["pressures"].columns
         whole = wire.unpack(message.columns, kinds, message.rows)  # what the collector accepts
         return [dict(zip(whole, row, strict=True)) for row in zip(*whole.values(), strict=True)]

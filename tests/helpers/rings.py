@@ -138,17 +138,15 @@ class FakeShim:
         self.seen += 1
         return room
 
-    def call(
-        self, exit_ns: int, site: int, op: int, *, wait_ns: int = 1, p2p_ns: int = 0, detail: int = 1, thread: int = 0
-    ) -> None:
-        """Any other call, as the shim treats it with what is wanted. thread: its number."""
+    def call(self, exit_ns: int, site: int, op: int, *, wait_ns: int = 1, p2p_ns: int = 0, detail: int = 1) -> None:
+        """Any other call, as the shim treats it with what is wanted."""
         want, at = Want.of(self.get("wanted")), STARTED_NS + exit_ns
         self._messages += OPERATIONS[op] == "Send"
         if want.calls:
             head = self.get("call_head")
-            self.calls[head % len(self.calls)] = (at, site, op, thread, 1, detail)
+            self.calls[head % len(self.calls)] = (at, site, op, 1, detail)
             self.set(call_head=head + 1)
-        is_it = (want.op, want.site) == (op, site) and want.thread in (0, thread + 1)
+        is_it = (want.op, want.site) == (op, site)
         self._passed += is_it and (want.match < 2 or want.value == detail)
         if want.op and self._passed >= max(want.every, 1):
             self._passed = 0

@@ -19,8 +19,7 @@ from barograph_agent.deliver.shards import shard_of
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import Job
 from barograph_agent.protocol.wire import Column, Result
-from barograph_agent.sidecar.main import Sidecar, sidecar_of
-from barograph_agent.sidecar.orphans import Orphans
+from barograph_agent.sidecar.main import Orphans, Sidecar, sidecar_of
 from barograph_agent.sidecar.plan import END, PLAN, CommandEnd, RunOptions, begin_run, leave, load_plan, load_report
 from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.system.processes import Processes

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from barograph_agent.feature_files.side_file import SUFFIX, BadSideFile, Feature, SideFile, merge, read_side_file
-from barograph_agent.reduce.ring_set import TableRows
+from barograph_agent.protocol.rows import TableRows
 
 FIRST_READ_SECONDS: Final = 0.2
 MAX_FEATURES: Final = 2_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from barograph_agent.kernel.hardware.source import COUNTS, Figures, HardwareSour
 from barograph_agent.kernel.readings import NodeStat, ProcessStat, node_stat, process_stat, schedule
 from barograph_agent.kernel.transfers import CHANGED as CHANGED_TRANSFER
 from barograph_agent.kernel.transfers import Transfers
+from barograph_agent.protocol.rows import TableRows
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.counter_files import CounterFiles
@@ -161,11 +162,11 @@ class _Snapshot(NamedTuple):
 
 
 class Pressures:
-    """Rows of `pressures` of one job on this node. Never raises for files that are missing or strange.
+    """Source of rows of `pressures` of one job on this node. Never raises for files that are missing or strange.
 
-    belongs: whether a process is one of this job; the numbers in rings may be those of another container.
-    hides_others: whether names of processes of other users are left out. spans_nodes: whether ranks are on other nodes:
-    only then connections are read, 1 ms.
+    ranks: number of each rank by process. belongs: whether a process is one of this job; ids in rings may be those of
+    another container. hides_others: whether names of processes of other users are left out. spans_nodes: whether ranks
+    are on other nodes: only then connections are read, 1 ms.
     """
 
     def __init__(
@@ -173,13 +174,14 @@ class Pressures:
         clock: Clock,
         processes: Processes = PROCESSES,
         *,
+        ranks: Callable[[], Mapping[int, int]],
         belongs: Callable[[int], bool] = lambda pid: True,
         hides_others: bool = False,
         spans_nodes: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock = clock
         self._processes = processes
-        self._belongs, self._spans_nodes = belongs, spans_nodes
+        self._pids, self._belongs, self._spans_nodes = ranks, belongs, spans_nodes
         self._busy = BusyProcesses(processes, hides_others=hides_others)
         files = CounterFiles(processes.root)
         self._hardware: list[HardwareSource] = [
@@ -208,30 +210,33 @@ class Pressures:
         """Add own work of ranks. columns: of rows of `node_blocks`."""
         self._own_work += np.sum(columns["own_rank_seconds"]), np.sum(columns["count"])
 
-    def read(self, pids: Mapping[int, int], *, final: bool = False) -> dict[str, Any]:
-        """Columns of new rows, empty most of the time. pids: number of each rank by process. final: the job ends."""
-        now = self._clock.monotonic()
-        passed = now - self._sampled_at
+    def read(self, now: float, *, final: bool) -> Iterator[TableRows]:
+        """New rows, none most of the time. now: monotonic seconds. final: the job ends."""
+        if rows := self._due(now, final=final):
+            names = [name for name in _COLUMNS if name not in ("job", "host")]
+            yield TableRows("pressures", len(rows), {name: [row[name] for row in rows] for name in names})
+
+    def _due(self, now: float, *, final: bool) -> list[dict[str, Any]]:
+        passed, pids = now - self._sampled_at, self._pids()
         if passed < SAMPLE_SECONDS and not final:
-            return {}
+            return []
         self._sampled_at = now
         # After a pause of the sidecar itself the states in between are unknown.
         self._sample(pids, min(passed, MAX_SAMPLE_SECONDS) if passed < math.inf else 0.0)
         if not self._ranks:
             self._last_at = math.inf
-            return _columns(self._quiet_rows()) if final else {}
+            return self._quiet_rows() if final else []
         self._busy.compare(now, {pid: rank.number for pid, rank in self._ranks.items()})
         if self._last_at == math.inf:
             self._last_at, self._first = now, self._snapshot(now)
             self._last = self._first
             self._read_hardware(now, suspected=True)
-            return {}
+            return []
         is_long = -math.inf < self._loud_since <= now - LONG_SECONDS
         span = now - self._last_at
         if span < (QUIET_SECONDS if is_long else SPAN_SECONDS) and not final:
-            return {}
-        rows = self._rows(now, final=final) if span >= SAMPLE_SECONDS else self._quiet_rows()
-        return _columns(rows)
+            return []
+        return self._rows(now, final=final) if span >= SAMPLE_SECONDS else self._quiet_rows()
 
     def _sample(self, pids: Mapping[int, int], passed: float) -> None:
         """Sample all ranks. New ones are added, and those that have ended removed."""
@@ -377,10 +382,3 @@ def _row(number: int, began_at: float, ended_at: float, loss: Loss, competitor: 
         "process_core": competitor.core,
         "process_seconds": competitor.share * (ended_at - began_at),
     }
-
-
-def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """By name, but for job and host; of nothing without rows."""
-    names = [name for name in _COLUMNS if rows and name not in ("job", "host")]
-    found = {name: [row[name] for row in rows] for name in names}
-    return {name: one if _COLUMNS[name] is Kind.NAME else np.array(one) for name, one in found.items()}

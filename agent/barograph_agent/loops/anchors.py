@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_agent.loops.median import median
-from barograph_agent.loops.tokens import MIN_ITERATIONS, RARE, SENDS, Integers, Tokens, only_sends, value_of
+from barograph_agent.loops.arrays import median
+from barograph_agent.loops.tokens import MIN_ITERATIONS, RARE, Integers, Tokens, value_of
 from barograph_agent.ring.reader import Records
 
 MAX_CALLS: Final = 16_384
@@ -63,16 +63,13 @@ def _anchor_of(calls: Records) -> Anchor | None:
 def is_inner(calls: Records, anchor: Anchor) -> bool:
     """Whether the loop of this anchor is likely a part of another one.
 
-    A rank only sends in it, row by row, and receives an answer at last; or it is interrupted again and again, for a
-    large part of the time, as a sweep through a grid that is followed by another one.
+    It is interrupted again and again, for a large part of the time, as a sweep through a grid that is followed by
+    another one.
     """
     at = occurrences(calls, anchor)
     if len(at) < MIN_ITERATIONS:
         return False
-    sends, gaps = np.isin(calls["op"], SENDS), np.diff(at)
-    # The first rank of a pipeline may do nothing but send.
-    if only_sends(sends, at) and not sends[at[0] : at[-1]].all():
-        return True
+    gaps = np.diff(at)
     pauses = gaps > MIN_PAUSE * median(gaps)
     seconds = np.diff(calls["exit_ns"][at].astype(np.int64))
     return bool(pauses.sum() >= MIN_PAUSES and seconds[pauses].sum() > MAX_PAUSE_TIME * seconds.sum())

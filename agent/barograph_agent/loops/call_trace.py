@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.loops.anchors import Anchor, occurrences
-from barograph_agent.loops.bounded_array import BoundedArray
-from barograph_agent.loops.median import median
+from barograph_agent.loops.arrays import BoundedArray, median
 from barograph_agent.loops.tokens import MAX_EVERY
 from barograph_agent.ring.reader import CALL, Ring, Want
 

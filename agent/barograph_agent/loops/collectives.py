@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.loops.anchors import MAX_PAUSE_TIME, SHARES
-from barograph_agent.loops.bounded_array import BoundedArray
-from barograph_agent.loops.median import median
+from barograph_agent.loops.arrays import BoundedArray, median
 from barograph_agent.loops.tokens import MIN_ITERATIONS
 from barograph_agent.ring.reader import Ring
 
@@ -28,7 +27,7 @@ MIN_ROUNDS: Final = 2
 """Rounds of iterations between two collectives after which collectives may be absorbed."""
 RECENT_ROUNDS: Final = 8
 MIN_SHARE: Final = 0.85
-"""Share of calls, or of iterations, in rounds of more than MIN_ITERATIONS."""
+"""Share of iterations in rounds of more than MIN_ITERATIONS."""
 MIN_RATIO: Final = 2.0
 """Iterations for each collective between the first and the last iteration."""
 MIN_REGULAR: Final = 0.5
@@ -43,10 +42,8 @@ class Rounds(NamedTuple):
     """Calls between two collectives. long: rounds of more than MIN_ITERATIONS calls."""
 
     long: int
-    are_most: bool
-    """Whether there are MIN_ROUNDS long rounds with MIN_SHARE of the calls."""
-    may_have_iterations: bool
-    """Whether that is so, or one of the last RECENT_ROUNDS is long."""
+    are_recent: bool
+    """Whether one of the last RECENT_ROUNDS is long."""
     last: int
     """Calls since the last collective."""
 
@@ -112,12 +109,8 @@ class Collectives:
         ends = ends[np.searchsorted(ends, self._rounds_from) :]
         times = times[np.searchsorted(times, self._rounds_from, "right") :]
         counts = np.bincount(np.searchsorted(ends, times), minlength=len(ends) + 1)
-        inner = counts[1:-1]
-        long = inner > MIN_ITERATIONS
-        number = int(np.count_nonzero(long))
-        are_most = bool(number >= MIN_ROUNDS and inner[long].sum() >= MIN_SHARE * inner.sum())
-        is_long = int(counts[-RECENT_ROUNDS:].max()) > MIN_ITERATIONS
-        return Rounds(number, are_most, are_most or is_long, int(counts[-1]))
+        long = counts > MIN_ITERATIONS
+        return Rounds(int(long[1:-1].sum()), bool(long[-RECENT_ROUNDS:].any()), int(counts[-1]))
 
     def between(self, first_ns: int, last_ns: int) -> int:
         """Remembered collectives between two times."""

@@ -121,16 +121,15 @@ class Loop:
         if collectives.is_quiet(now) or has_many:
             self._search(now, may_search=may_search)
             return
-        if now < self._rests_until or not rounds.may_have_iterations:
+        if now < self._rests_until or not rounds.are_recent:
             self._deferred_since = None
             return
         self._deferred_since = now if self._deferred_since is None else self._deferred_since
         is_over = now - self._deferred_since >= DEFER_SECONDS or collectives.fill(MAX_DEFERRED)
         if not (is_over or rounds.long >= ENOUGH_ROUNDS) or not may_search:
             return
-        self.has_searched = rounds.are_most
-        anchor = self._outnumbering() if rounds.are_most else None
-        if anchor is not None:
+        self.has_searched = True
+        if (anchor := self._outnumbering()) is not None:
             self._name(anchor, now)
             self._outnumbers, self._rest = True, REST_SECONDS
             return
@@ -230,6 +229,44 @@ class Loop:
         recalled = _iterations(self.trace.calls.newest(), spaced(anchor, ends * 1e-9), after_ns)
         self.trace.calls.clear()
         return recalled
+
+
+class FollowingLoop:
+    """The loop of a ring whose intervals are not the job's: it has an anchor while the rank's leader has one."""
+
+    defers: Final = False
+    absorbs: Final = False
+
+    def __init__(self, ring: Ring) -> None:
+        self.trace = CallTrace(ring, MAX_CALLS)
+        self._ring = ring
+        self._searched_at = -math.inf
+        self.has_searched = False
+
+    @property
+    def readable(self) -> int:
+        """As of Loop."""
+        return self._ring.iteration_head
+
+    def step(self, now: float, leader: Loop | None, *, may_search: bool) -> None:
+        """Decide what the shim writes. Raises RingError if the ring is inconsistent."""
+        trace, self.has_searched = self.trace, False
+        if not self._ring.call_capacity:
+            return
+        has_anchor = leader is not None and leader.trace.anchor is not None
+        if leader is None or not (has_anchor or leader.seeks(now)):
+            if trace.anchor is not None:
+                trace.drop_anchor()
+            trace.write_calls(now, on=False)
+            return
+        trace.read(now)
+        is_wanted = trace.lacks_anchor(now) and not trace.is_too_fast
+        trace.write_calls(now, on=is_wanted)
+        is_due = trace.is_away(now) and now - self._searched_at >= MIN_SEARCH_SECONDS
+        if is_wanted and has_anchor and may_search and is_due:
+            self._searched_at, self.has_searched = now, True
+            if (anchor := find(trace.calls.newest())) is not None:
+                trace.record(anchor, now)
 
 
 def _ends(records: Records) -> npt.NDArray[np.int64]:

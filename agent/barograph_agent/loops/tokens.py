@@ -53,12 +53,9 @@ FROM_ONE: Final = ("Recv", "Probe", "Mprobe", "Mrecv", "Iprobe", "Improbe")
 """Operations after which a master answers the worker that was first; of these, if their source is any."""
 PROBES: Final = [number for number, name in OPERATIONS.items() if name in ("Probe", "Mprobe", "Iprobe", "Improbe")]
 """A master may test for a message while it has tasks, and wait for the last ones."""
-SENDS: Final = [number for number, name in OPERATIONS.items() if name.endswith("send") or name == "Send"]
 COMM: Final = 1
 DETAIL: Final = 2
 """Fields of a call that distinguish calls of one site: `match` of an anchor, 0 for neither."""
-MAX_MARKS: Final = 16
-"""Bytes for each value up to which distinct ones are marked, not sorted."""
 
 Integers = npt.NDArray[np.int64]
 
@@ -77,7 +74,6 @@ class Tokens:
             (base << 2 | match) << 16 | value, return_inverse=True, return_counts=True
         )
         self._times = calls["exit_ns"].astype(np.int64)
-        self._sends = np.isin(calls["op"], SENDS)
         # Probes for whatever comes next are one token in a segment.
         self._alike = np.arange(len(self._keys))
         probes = np.isin(self._keys >> 18 & 0xFFFF, PROBES) & (self._keys >> 16 & 3 == 0)
@@ -89,21 +85,13 @@ class Tokens:
         return key >> 18 & 0xFFFF, key >> 34, key >> 16 & 3, key & 0xFFFF
 
     def by_segments(self) -> int | None:
-        """The token; of several that come equally often, the one that waits for most ranks.
-
-        A token between which the rank only sends is the last choice.
-        """
+        """The token; of several that come equally often, the one that waits for most ranks."""
         order = np.argsort(-self._counts, kind="stable")[:MAX_CANDIDATES]
-        choices: dict[bool, list[int]] = {False: [], True: []}
+        best: list[int] = []
         for token in order[self._counts[order] >= MIN_ITERATIONS].tolist():
             at = np.flatnonzero(self._sequence == token)
-            is_rarer = bool(choices[False]) and not self._comes_with(at, choices[False][0])
-            if is_rarer or not self._has_like_segments(at):
-                continue
-            kind = choices[only_sends(self._sends, at)]
-            if not kind or self._comes_with(at, kind[0]):
-                kind.append(token)
-        best = choices[False] or choices[True]
+            if (not best or self._comes_with(at, best[0])) and self._has_like_segments(at):
+                best.append(token)
         return min(best, key=self._rank_of) if best else None
 
     def by_period(self) -> tuple[int, int] | None:
@@ -141,12 +129,12 @@ class Tokens:
         if len(self._sequence) - 1 - at[-1] > MAX_TAIL * np.diff(at).max():
             return False
         inner = self._alike[self._sequence[at[0] : at[-1]]]
-        pairs = _distinct(np.repeat(np.arange(number), np.diff(at)) * tokens + inner, number * tokens)
+        pairs = np.unique(np.repeat(np.arange(number), np.diff(at)) * tokens + inner)
         presence = np.bincount(pairs % tokens, minlength=tokens) / number
         rare = np.bincount(inner, minlength=tokens) < RARE * number
         if presence[~rare].mean() < MIN_PRESENCE:
             return False
-        with_rare = _distinct(pairs[rare[pairs % tokens]] // tokens, number)
+        with_rare = np.unique(pairs[rare[pairs % tokens]] // tokens)
         together = int(np.count_nonzero(np.diff(with_rare, prepend=-2) > 1))
         if max(together, len(with_rare) / 2) > MAX_RARE_SEGMENTS * number:
             return False
@@ -178,12 +166,6 @@ def value_of(calls: Records, match: int) -> Integers:
     return calls["comm" if match == COMM else "detail"].astype(np.int64)
 
 
-def only_sends(sends: npt.NDArray[np.bool_], at: Integers) -> bool:
-    """Whether a rank does nothing but send between most of these calls. sends: whether each call does that."""
-    others = np.cumsum(~sends)[at]
-    return len(at) > 1 and bool(sends[at[0]]) and float((np.diff(others) > 0).mean()) <= MAX_RARE_SEGMENTS
-
-
 def _matches(calls: Records, base: Integers) -> Integers:
     """The field that distinguishes the calls of each site, for each call."""
     matches = np.zeros(len(calls), np.int64)
@@ -213,15 +195,6 @@ def _is_from_any(calls: Records) -> bool:
     """Whether the calls of a site receive from whichever rank was first."""
     operation = OPERATIONS.get(int(calls["op"][0]), "")
     return operation in FROM_ANY or (operation in FROM_ONE and len(np.unique(calls["detail"])) == 1)
-
-
-def _distinct(values: Integers, limit: int) -> Integers:
-    """The distinct ones of values from 0 to below a limit, in order: without sorting where the limit is low."""
-    if limit > MAX_MARKS * len(values):
-        return np.unique(values)
-    marks = np.zeros(limit, bool)
-    marks[values] = True
-    return np.flatnonzero(marks)
 
 
 def _as_often(count: int) -> float:

@@ -252,9 +252,11 @@ TABLES: Final[dict[str, Table]] = {
         _table("nodes", job=_N, host=_N, world=_RANKS, ranks=_RANKS, first=_FLAG, intervals=_COUNT, dropped=_COUNT,
                ended=_FLAG, time=_TIME, number=(_COUNT, 0), lowest=(_UNKNOWN_COUNT, -1)),
         # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime, which include
-        # the delivery of earlier runs; steps of this run, processor time of the longest; error of the clock.
+        # the delivery of earlier runs; steps of this run, processor time of the longest; error of the clock. `sources`:
+        # JSON, of each source of rows (rings, kernel, ...) rows, processor time in microseconds, and failures.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_SECONDS, resident_bytes=_COUNT, lived_seconds=_SECONDS,
-               steps=_COUNT, longest_step_seconds=_SECONDS, clock_error_seconds=_SECONDS, time=_TIME),
+               steps=_COUNT, longest_step_seconds=_SECONDS, clock_error_seconds=_SECONDS, time=_TIME,
+               sources=(Json.OBJECTS, "")),
         # Lower, expected, upper for one class (kind interval) or a whole run (kind runtime, class 0).
         _table("bands", workload=_N, class_id=_U, kind=_N, method=_N, samples=_I, runs=_I, lower_seconds=_F,
                expected_seconds=_F, upper_seconds=_F, shape=_F, location_seconds=_F, scale_seconds=_F, fitted_at=_F),

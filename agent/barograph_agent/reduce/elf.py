@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 MAX_PARTS: Final = 512
 SEGMENTS, SECTIONS = 0, 1
+_NOTE, _BUILD_ID, _MAX_NOTES_BYTES = 4, 3, 65536
 _FORMS: Final = {("I", 0): "III4xI", ("Q", 0): "I4xQQ8xQ", ("I", 1): "4xI8xIII", ("Q", 1): "4xI16xQQI"}
 
 Read = Callable[[int, int], bytes]
@@ -40,3 +41,24 @@ def parts(read: Read, table: int) -> tuple[str, list[ElfPart]]:
     if table == SEGMENTS:
         rows = [(kind, offset, length, address) for kind, offset, address, length in rows]
     return order + word, [ElfPart(*row) for row in rows]
+
+
+def build_id(read: Read) -> bytes:
+    """The id that a linker has put into an ELF executable; empty if it has none."""
+    try:
+        form, segments = parts(read, SEGMENTS)
+        notes = (read(min(one.size, _MAX_NOTES_BYTES), one.offset) for one in segments if one.kind == _NOTE)
+        return next(filter(None, (_id_in(note, form[0]) for note in notes)), b"")
+    except (struct.error, IndexError, OverflowError, OSError):
+        return b""  # damaged
+
+
+def _id_in(notes: bytes, order: str) -> bytes:
+    at = 0
+    while at + 12 <= len(notes):
+        name_bytes, id_bytes, kind = struct.unpack_from(order + "III", notes, at)
+        begin = at + 12 + (name_bytes + 3) // 4 * 4
+        if kind == _BUILD_ID and notes[at + 12 : at + 12 + name_bytes] == b"GNU\0" and id_bytes:
+            return notes[begin : begin + id_bytes]
+        at = begin + (id_bytes + 3) // 4 * 4
+    return b""

@@ -194,7 +194,7 @@ class IntervalReader:
         seen, head = ring.iteration_head, ring.head
         if cursor.position > head or cursor.iteration_position > seen:
             expected = max(cursor.position, cursor.iteration_position)
-            raise RingError(f"ring {ring.path}: head is {min(head, seen)}, expected at least {expected}")
+            raise RingError(ring.path, f"head is {min(head, seen)}, expected at least {expected}")
         # After damage to the spool a cursor may be before the tail, where records may be overwritten.
         if cursor.position < (tail := ring.tail):
             cursor.lost += tail - cursor.position

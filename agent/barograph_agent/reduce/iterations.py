@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from barograph_agent.loops.median import median
+from barograph_agent.loops.arrays import median
 from barograph_agent.protocol.tables import ITERATIONS
 from barograph_agent.reduce.ranks import Member
 from barograph_agent.ring.reader import Records

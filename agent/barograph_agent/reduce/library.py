@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -13,8 +12,8 @@ import numpy.typing as npt
 
 from barograph_agent.reduce.phases import BINS, EDGES
 from barograph_agent.ring.reader import RECORD, Ring, RingError
+from barograph_agent.system.sockets import LIBRARY
 
-LIBRARY: Final = Path(__file__).resolve().parents[1] / "libbarograph-reader.so"
 MAX_POINTS: Final = 8192
 """Sync points in a block, further limited to a quarter of a ring's capacity: blocks end before it is full."""
 MAX_CLASSES: Final = 64
@@ -156,7 +155,7 @@ class Block:
         """Whether there is another block, which is then summed. first: none was read in this step. Raises RingError."""
         status: int = self._library.block_read(self._place, int(final), int(first))
         if status < 0:
-            raise RingError(f"ring {self._rings[self.now.failed].path}: {FAILURES[status]}")
+            raise RingError(self._rings[self.now.failed].path, FAILURES[status])
         return status > 0
 
     @property
@@ -204,7 +203,7 @@ class NextIntervals:
         self.now.recalled, self.now.recalled_count = recalled.ctypes.data, len(recalled)
         status = load().intervals_next(ctypes.byref(self.now))
         if status < 0:
-            raise RingError(f"ring {self._ring.path}: {FAILURES[status]}")
+            raise RingError(self._ring.path, FAILURES[status])
 
 
 def reduce_intervals(rows: int, *columns: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:

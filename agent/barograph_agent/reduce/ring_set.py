@@ -9,13 +9,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from barograph_agent.loops.following_loop import FollowingLoop
-from barograph_agent.loops.loop import Loop
+from barograph_agent.loops.loop import FollowingLoop, Loop
+from barograph_agent.protocol.rows import TableRows
 from barograph_agent.protocol.tables import ROWS_PER_SECOND
 from barograph_agent.reduce.blocks import Budget, reduce
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
@@ -55,11 +55,17 @@ class Progress(msgspec.Struct):
     """Worlds that are read to their ends, by number: their rings are deleted."""
 
 
-class RankProcess(NamedTuple):
-    """A process that records. born: its start time; -1 if it was not visible when its ring was found."""
+class RankRing:
+    """A ring of a run, and the process that records in it."""
 
-    ring: Ring
-    born: int
+    def __init__(self, ring: Ring, cursor: Cursor, born: int, *, leads: bool) -> None:
+        """born: start time of the process; -1 if it is not visible. leads: whether other ranks follow its loop."""
+        self.ring, self.cursor, self.born = ring, cursor, born
+        self.is_readable = True
+        self.is_own = is_of_application(ring.path.name)
+        """Whether it has intervals that the program times itself."""
+        self.loop: Loop | FollowingLoop = Loop(ring) if leads else FollowingLoop(ring)
+        self.intervals = IntervalReader(ring, cursor) if cursor.rank == 0 else None
 
     def lives(self, processes: Processes) -> bool:
         """True while the process exists and has not called exit(), and where that cannot be told."""
@@ -69,21 +75,38 @@ class RankProcess(NamedTuple):
 
     def has_ended(self, processes: Processes) -> bool:
         """Whether the process is certain to record no more; False for one that was never visible and left no word."""
-        is_over = self.ring.finalized and is_of_application(self.ring.path.name)
-        return is_over or self.ring.exit_status is not None or (self.born != -1 and not self.lives(processes))
+        is_over = (self.ring.finalized and self.is_own) or self.ring.exit_status is not None
+        return is_over or (self.born != -1 and not self.lives(processes))
+
+    @property
+    def unread(self) -> int:
+        """Intervals that were not read yet."""
+        with contextlib.suppress(RingError):
+            return self.intervals.unread if self.intervals is not None and self.is_readable else 0
+        return 0
+
+    def release(self) -> None:
+        """Let the shim overwrite what was read."""
+        ring, cursor = self.ring, self.cursor
+        # The last record read as a sync point is needed: the next gap begins at its end. So is the last iteration.
+        sync_point = cursor.position if self.is_own else cursor.node_position - 1
+        iteration = cursor.iteration_position if self.is_own else cursor.node_iteration - 1
+        if self.intervals is not None:
+            sync_point = min(cursor.position, sync_point)
+            iteration = min(cursor.iteration_position, iteration)
+        if sync_point > ring.tail:
+            ring.release(sync_point)
+        if iteration > ring.iteration_tail:
+            ring.release_iterations(iteration)
 
 
-class TableRows(NamedTuple):
-    """Rows for one table. intervals: number of the shim's intervals that they represent."""
-
-    table: str
-    length: int
-    values: dict[str, Any]
-    intervals: int = 0
+class _Reducers(NamedTuple):
+    node: NodeReducer
+    iterations: IterationReducer
 
 
 class RingSet:
-    """Reads rings into rows and advances `progress`. Call `release` once the rows are durable."""
+    """Source of the rows of all rings, which advances `progress`. Call `release` once the rows are durable."""
 
     def __init__(
         self,
@@ -98,26 +121,17 @@ class RingSet:
         self.progress = progress
         self.unreadable: dict[str, RingError] = {}
         """Errors of rings that are no longer read, by file name."""
-        self._directory = directory
-        self._rate = rows_per_second
-        self._claims = claims
-        self._processes = processes
-        self._rings: dict[str, Ring] = {}
-        self._table = RingTable()
-        self.ranks_here: dict[str, RankProcess] = {}
-        """Processes of the rings, by file name."""
+        self.ranks_here: dict[str, RankRing] = {}
+        """By file name. Of an unreadable ring the header still says whether the process lives."""
         self.is_complete = False
         """Whether all rings are found; not before the first `find`, or where descriptors are lacking."""
+        self._directory, self._rate, self._claims, self._processes = directory, rows_per_second, claims, processes
+        self._table = RingTable()
         self._ended: set[int] = set()
         """Worlds whose processes had all ended before the last read."""
         self._retired: list[Ring] = []
         """Rings of these that are read to their ends, until that is durable."""
-        self._readers: dict[str, IntervalReader] = {}
-        self._nodes: dict[int, NodeReducer] = {}
-        self._iterations: dict[int, IterationReducer] = {}
-        self._loops: dict[str, Loop | FollowingLoop] = {}
-        self._leaders: dict[int, Loop] = {}
-        """Loops that others follow, by world: of rank 0, or of the first rank that was found."""
+        self._reducers: dict[int, _Reducers] = {}
 
     @property
     def known(self) -> bool:
@@ -147,8 +161,7 @@ class RingSet:
         """Open new rings. Files that are not valid rings, or not any more, are added to `unreadable`."""
         fresh: list[Ring] = []
         while (cut := self._table.fill()[0]) >= 0:
-            path = list(self._rings.values())[cut].path
-            self._drop_ring(path.name, RingError(f"ring {path}: cut off, expected at least a header"))
+            self._drop(RingError(self._readable[cut].ring.path, "cut off, expected at least a header"))
         self.is_complete = True
         for name in self.fresh():
             try:
@@ -163,85 +176,100 @@ class RingSet:
         if fresh:
             self._group_by_world()
 
-    def read(self, *, final: bool, now: float = 0.0) -> Iterator[TableRows]:
+    def read(self, now: float = 0.0, *, final: bool) -> Iterator[TableRows]:
         """One batch of every ring, as rows without job and host. Inconsistent rings are added to `unreadable`.
 
         now: monotonic seconds.
         """
         ended = {one.world for one in self.progress.cursors.values()} if final else self._ended_worlds()
         recalled = self._step_loops(now, ended)
-        for name, reader in list(self._readers.items()):
-            is_last = final or reader.cursor.world in ended
-            try:
-                loop = self._loops[name]
-                intervals, sites = reader.read(
-                    recalled.get(name), loop.readable, defers=loop.defers, absorbs=loop.absorbs, final=is_last
-                )
-                traffic = reader.traffic(final=is_last)
-            except RingError as error:
-                self._drop_ring(name, error)
-                continue
-            if sites:
-                yield TableRows("sites", len(sites["class_id"]), sites)
-            if intervals is not None and len(intervals.class_ids):
-                budget = self.progress.budget
-                blocks = reduce(intervals, budget.allow(float(intervals.ended_at[-1]), self._rate))
-                budget.spend(len(blocks["count"]))
-                values = {"world": reader.cursor.world, **blocks}
-                yield TableRows("blocks", len(blocks["count"]), values, len(intervals.class_ids))
-            if traffic is not None:
-                yield TableRows("signatures", len(traffic["class_id"]), traffic)
-        for world, node in list(self._nodes.items()):
-            try:
-                is_last = world in ended
-                if found := self._read_node(world, node, final=is_last):
-                    columns = {name: np.array([row[name] for row in found]) for name in found[0]}
-                    yield TableRows("node_blocks", len(found), columns)
-                if (workers := node.pop_workers()) is not None:
-                    yield TableRows("workers", len(workers["rank"]), workers)
-                if is_last and (phases := node.pop_phases()):
-                    yield TableRows("phases", len(phases["class_id"]), phases)
-            except RingError as error:
-                self._drop_member(world, error)
+        for rank in self._readable:
+            with self._dropping():
+                if (reader := rank.intervals) is not None:
+                    is_last = final or rank.cursor.world in ended
+                    yield from self._read_intervals(rank, reader, recalled.get(rank.ring.path.name), final=is_last)
+        for number, reducers in list(self._reducers.items()):
+            with self._dropping():
+                yield from self._read_world(number, reducers, final=number in ended)
         # Of the first world the processes say what was asked for: its rings are kept.
         worlds = {cursor.world for cursor in self.progress.cursors.values()}
-        for world in () if final else ended - {min(worlds, default=0)}:
-            if not sum(_unread_by(self._readers[name]) for name, _ in self._of(world) if name in self._readers):
-                self._retire(world)
+        for number in () if final else ended - {min(worlds, default=0)}:
+            if not any(rank.unread for rank in self._of(number)):
+                self._retire(number)
+
+    @contextlib.contextmanager
+    def _dropping(self) -> Iterator[None]:
+        """Drops the ring that cannot be read."""
+        try:
+            yield
+        except RingError as error:
+            self._drop(error)
+
+    def _read_intervals(
+        self, rank: RankRing, reader: IntervalReader, recalled: Records | None, *, final: bool
+    ) -> list[TableRows]:
+        loop, budget, rows = rank.loop, self.progress.budget, []
+        intervals, sites = reader.read(recalled, loop.readable, defers=loop.defers, absorbs=loop.absorbs, final=final)
+        traffic = reader.traffic(final=final)
+        if sites:
+            rows.append(TableRows("sites", len(sites["class_id"]), sites))
+        if intervals is not None and len(intervals.class_ids):
+            blocks = reduce(intervals, budget.allow(float(intervals.ended_at[-1]), self._rate))
+            budget.spend(len(blocks["count"]))
+            values = {"world": rank.cursor.world, **blocks}
+            rows.append(TableRows("blocks", len(blocks["count"]), values, len(intervals.class_ids)))
+        if traffic is not None:
+            rows.append(TableRows("signatures", len(traffic["class_id"]), traffic))
+        return rows
+
+    def _read_world(self, number: int, reducers: _Reducers, *, final: bool) -> Iterator[TableRows]:
+        node, iterations = reducers
+        found = iterations.read({rank.ring.path: rank.loop.readable for rank in self._of(number)}, final=final)
+        points = node.read(final=final)
+        # Sync points between which there are iterations say less than these.
+        if not points or iterations.pop_count() <= sum(row["count"] for row in points):
+            found = points + found
+        if found:
+            yield TableRows(
+                "node_blocks", len(found), {name: np.array([row[name] for row in found]) for name in found[0]}
+            )
+        if (workers := node.pop_workers()) is not None:
+            yield TableRows("workers", len(workers["rank"]), workers)
+        if final and (phases := node.pop_phases()):
+            yield TableRows("phases", len(phases["class_id"]), phases)
 
     @property
     def retires(self) -> bool:
         """Whether there are rings that `release` deletes."""
         return bool(self._retired)
 
-    def _of(self, world: int) -> list[tuple[str, Cursor]]:
-        """Rings of a world that are read, with their cursors."""
-        cursors = self.progress.cursors
-        return [(name, cursors[name]) for name in self._rings if cursors[name].world == world]
+    @property
+    def _readable(self) -> list[RankRing]:
+        return [rank for rank in self.ranks_here.values() if rank.is_readable]
+
+    def _of(self, world: int) -> list[RankRing]:
+        """Rings of a world that are read."""
+        return [rank for rank in self._readable if rank.cursor.world == world]
 
     def _ended_worlds(self) -> set[int]:
         """Worlds all of whose processes here had ended, and no ring has come, when this was last called, too."""
-        before, processes = self._ended, self._processes
-        self._ended = {
-            world
-            for world in {self.progress.cursors[name].world for name in self._rings}
-            if all(self.ranks_here[name].has_ended(processes) for name, _ in self._of(world))
-        }
+        before, ranks = self._ended, self._readable
+        living = {rank.cursor.world for rank in ranks if not rank.has_ended(self._processes)}
+        self._ended = {rank.cursor.world for rank in ranks} - living
         return before & self._ended
 
     def _retire(self, world: int) -> None:
         """Keep no more of a world than what it comes to."""
-        known, found = self.progress.ended, self.worlds().get(world)
+        known, found, ranks = self.progress.ended, self.worlds().get(world), self._of(world)
         number = world if len(known) < MAX_REPORTED else max(known)
         if found is None:  # of a process's own intervals, beside worlds of MPI
-            number, found = OWN, World(0, 0, 1, *self._counted_of(*self._of(world)[0]))
+            number, found = OWN, World(0, 0, 1, *self._counted_of(ranks[0].ring.path.name, ranks[0].cursor))
         same = known.get(number, found._replace(seen=0, lost=0))
         known[number] = same._replace(seen=same.seen + found.seen, lost=same.lost + found.lost)
-        for name, _ in self._of(world):
-            self._retired.append(self._rings.pop(name))
-            self._readers.pop(name, None)
-            del self._loops[name], self.ranks_here[name], self.progress.cursors[name]
-        self._leaders.pop(world, None)
+        for rank in ranks:
+            self._retired.append(rank.ring)
+            name = rank.ring.path.name
+            del self.ranks_here[name], self.progress.cursors[name]
         self._group_by_world()
 
     @property
@@ -252,18 +280,17 @@ class RingSet:
     @property
     def filled(self) -> float:
         """The share that is filled of the fullest ring, or that calls of the last step fill of their table."""
-        return max(*self._table.fill()[1:], *(loop.trace.filled for loop in self._loops.values()))
+        return max(*self._table.fill()[1:], *(rank.loop.trace.filled for rank in self._readable))
 
     @property
     def backlog(self) -> int:
         """Number of intervals in rings that were not read yet."""
-        return sum(_unread_by(reader) for reader in self._readers.values())
+        return sum(rank.unread for rank in self._readable)
 
     @property
     def too_fast(self) -> list[int]:
         """Ranks whose iterations are not recorded, because that would take more than 1 % of a core."""
-        names = [name for name, loop in self._loops.items() if loop.trace.is_too_fast]
-        return sorted(self.progress.cursors[name].rank for name in names)
+        return sorted(rank.cursor.rank for rank in self._readable if rank.loop.trace.is_too_fast)
 
     @property
     def silence(self) -> tuple[int, float] | None:
@@ -272,17 +299,17 @@ class RingSet:
         The latter is the end of MPI_Init before the first; None without the ring of a rank 0.
         """
         ends = [
-            max(reader.moved_at, reader.unix(self._loops[name].trace.called_ns))
-            for name, reader in self._readers.items()
+            max(reader.moved_at, reader.unix(rank.loop.trace.called_ns))
+            for rank in self._readable
+            if (reader := rank.intervals) is not None
         ]
         return (self.counted()[0], max(ends)) if ends else None
 
-    def living(self, processes: Processes) -> int:
+    @property
+    def living(self) -> int:
         """Number of ranks on this node whose processes live, and which have neither finalized nor exited."""
-        return sum(
-            not ring.finalized and ring.exit_status is None and processes.born(ring.pid) >= 0
-            for ring in self._rings.values()
-        )
+        running = [rank.ring for rank in self._readable if rank.ring.exit_status is None]
+        return sum(not ring.finalized and self._processes.born(ring.pid) >= 0 for ring in running)
 
     @property
     def position(self) -> int:
@@ -292,18 +319,16 @@ class RingSet:
             for cursor in self.progress.cursors.values()
         )
 
+    @property
     def ranks(self) -> dict[int, int]:
         """The numbers of the ranks that run on this node, by the ids of their processes."""
-        return {
-            ring.pid: self.progress.cursors[name].rank for name, ring in self._rings.items() if ring.exit_status is None
-        }
+        return {rank.ring.pid: rank.cursor.rank for rank in self._readable if rank.ring.exit_status is None}
 
     @property
     def first(self) -> Ring | None:
         """The ring of the lowest rank of the first world that has one; None without one."""
-        cursors = self.progress.cursors
-        name = min(self._rings, key=lambda name: (cursors[name].world, cursors[name].rank), default=None)
-        return self._rings[name] if name is not None else None
+        first = min(self._readable, key=lambda rank: (rank.cursor.world, rank.cursor.rank), default=None)
+        return first.ring if first is not None else None
 
     def release(self) -> None:
         """Let the shim overwrite everything read so far. To be called once it is durable."""
@@ -311,20 +336,8 @@ class RingSet:
             ring.close()
             ring.path.unlink(missing_ok=True)
         self._retired.clear()
-        for name, ring in self._rings.items():
-            cursor = self.progress.cursors[name]
-            # The last record read as a sync point is still needed: the next gap begins at its end.
-            position = cursor.node_position - 1 if cursor.world in self._nodes else cursor.position
-            if name in self._readers:
-                position = min(cursor.position, position)
-            if position > ring.tail:
-                ring.release(position)
-            # Likewise of iterations.
-            iterations = cursor.node_iteration - 1 if cursor.world in self._iterations else cursor.iteration_position
-            if name in self._readers:
-                iterations = min(cursor.iteration_position, iterations)
-            if iterations > ring.iteration_tail:
-                ring.release_iterations(iterations)
+        for rank in self._readable:
+            rank.release()
 
     def counted(self) -> tuple[int, int]:
         """Number of intervals counted by the shim, and of those lost: part of no row."""
@@ -334,10 +347,10 @@ class RingSet:
 
     def _counted_of(self, name: str, cursor: Cursor) -> tuple[int, int]:
         # Of a ring that became unreadable only the counts of its cursor are known.
-        reader = self._readers.get(name)
-        counted, dropped = cursor.rows + cursor.lost, 0
-        with contextlib.suppress(RingError):
-            counted, dropped = (reader.seen, reader.dropped) if reader else (counted, 0)
+        counted, dropped, rank = cursor.rows + cursor.lost, 0, self.ranks_here.get(name)
+        if rank is not None and rank.is_readable and rank.intervals is not None:
+            with contextlib.suppress(RingError):
+                counted, dropped = rank.intervals.seen, rank.intervals.dropped
         return counted, cursor.lost + dropped
 
     def worlds(self) -> dict[int, World]:
@@ -358,43 +371,30 @@ class RingSet:
         """Close the rings."""
         for ring in (*(rank.ring for rank in self.ranks_here.values()), *self._retired):
             ring.close()
-        self._rings.clear()
-        self._table = RingTable()
         self._retired.clear()
         self.ranks_here.clear()
-        self._readers.clear()
-        self._nodes.clear()
-        self._iterations.clear()
-        self._loops.clear()
-        self._leaders.clear()
-
-    def _read_node(self, world: int, node: NodeReducer, *, final: bool) -> list[dict[str, Any]]:
-        """Rows of `node_blocks` of one world. Sync points between which there are iterations say less than these."""
-        iterations = self._iterations[world]
-        limits = {self._rings[name].path: loop.readable for name, loop in self._loops.items()}
-        found = iterations.read(limits, final=final)
-        points = node.read(final=final)
-        if points and iterations.pop_count() > sum(row["count"] for row in points):
-            return found
-        return points + found
+        self._group_by_world()
 
     def _step_loops(self, now: float, ended: set[int]) -> dict[str, Records]:
         """Step the loops of all rings; recalled iterations, by ring. ended: worlds."""
         recalled: dict[str, Records] = {}
-        searches = 0
-        for name, loop in list(self._loops.items()):
-            cursor, may_search = self.progress.cursors[name], searches < SEARCHES
-            try:
+        searches, leaders = 0, self._leaders
+        for rank in self._readable:
+            loop, cursor, may_search = rank.loop, rank.cursor, searches < SEARCHES
+            with self._dropping():
                 if isinstance(loop, FollowingLoop):
-                    loop.step(now, self._leaders.get(cursor.world), may_search=may_search)
+                    loop.step(now, leaders.get(cursor.world), may_search=may_search)
                 else:
                     is_last = cursor.world in ended
+                    name = rank.ring.path.name
                     recalled[name] = loop.step(now, cursor.last_exit_ns, may_search=may_search, final=is_last)
-            except RingError as error:
-                self._drop_ring(name, error)
-                continue
-            searches += loop.has_searched
+                searches += loop.has_searched
         return recalled
+
+    @property
+    def _leaders(self) -> dict[int, Loop]:
+        """Loops that others follow, by world: of rank 0, or of the first rank that was found."""
+        return {rank.cursor.world: rank.loop for rank in self._readable if isinstance(rank.loop, Loop)}
 
     def _add(self, ring: Ring) -> None:
         name, progress = ring.path.name, self.progress
@@ -402,14 +402,8 @@ class RingSet:
             rank, size, started_ns = max(ring.rank, 0), max(ring.size, 1), ring.started_ns
             progress.cursors[name] = Cursor(self._world_of(ring), rank, size, started_ns, launch=ring.launch)
         cursor = progress.cursors[name]
-        self._rings[name] = ring
-        self.ranks_here[name] = RankProcess(ring, self._processes.born(ring.pid))
         leads = cursor.rank == 0 or cursor.world not in self._leaders
-        self._loops[name] = loop = Loop(ring) if leads else FollowingLoop(ring)
-        if isinstance(loop, Loop):
-            self._leaders[cursor.world] = loop
-        if cursor.rank == 0:
-            self._readers[name] = IntervalReader(ring, cursor)
+        self.ranks_here[name] = RankRing(ring, cursor, self._processes.born(ring.pid), leads=leads)
         progress.ranks = progress.ranks or cursor.size
         progress.program = progress.program or ring.program
 
@@ -422,36 +416,22 @@ class RingSet:
 
     def _group_by_world(self) -> None:
         """Group rings by world, except those of a program's own intervals."""
-        members: dict[int, list[Member]] = {}
-        self._table = RingTable(list(self._rings.values()))
-        for name, ring in self._rings.items():
-            cursor = self.progress.cursors[name]
-            if not is_of_application(name):
-                members.setdefault(cursor.world, []).append(Member(ring, cursor))
+        ranks, members, before = self._readable, dict[int, list[Member]](), self._reducers
+        self._table = RingTable([rank.ring for rank in ranks])
+        for rank in ranks:
+            if not rank.is_own:
+                members.setdefault(rank.cursor.world, []).append(Member(rank.ring, rank.cursor))
         # A world whose ranks are the same keeps the sums of its phases.
-        before = self._nodes
-        self._nodes = {
-            world: before[world] if world in before and before[world].has(group) else NodeReducer(world, group)
+        self._reducers = {
+            world: _Reducers(
+                before[world].node if world in before and before[world].node.has(group) else NodeReducer(world, group),
+                IterationReducer(world, group),
+            )
             for world, group in members.items()
         }
-        self._iterations = {world: IterationReducer(world, group) for world, group in members.items()}
 
-    def _drop_ring(self, name: str, error: RingError) -> None:
-        self.unreadable[name] = error
-        self._readers.pop(name, None)
-        loop, world = self._loops.pop(name, None), self.progress.cursors[name].world
-        if self._leaders.get(world) is loop:
-            self._leaders.pop(world, None)
-        del self._rings[name]  # its header still says whether the process lives
+    def _drop(self, error: RingError) -> None:
+        """Read the ring of this error no more."""
+        self.unreadable[error.path.name] = error
+        self.ranks_here[error.path.name].is_readable = False
         self._group_by_world()
-
-    def _drop_member(self, world: int, error: RingError) -> None:
-        """Stop reading the ring of this world that the error names."""
-        names = [name for name in self._rings if self.progress.cursors[name].world == world]
-        self._drop_ring(next((name for name in names if name in str(error)), names[0]), error)
-
-
-def _unread_by(reader: IntervalReader) -> int:
-    with contextlib.suppress(RingError):
-        return reader.unread
-    return 0

@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from barograph_agent.system.sockets import LIBRARY
+
 MAGIC: Final = b"BAROGRPH"
 VERSION: Final = 6
 HEADER_BYTES: Final = 4096
@@ -54,37 +56,19 @@ RECORD: Final = np.dtype(
     [("enter_ns", "<u8"), ("exit_ns", "<u8"), ("p2p_ns", "<u8"), ("bytes", "<u8"), ("index", "<u8"),
      ("site", "<u4"), ("op", "<u2"), ("flags", "<u2"), ("messages", "<u8"), ("message_bytes", "<u8")]
 )  # fmt: skip
-CALL: Final = np.dtype(
-    [("exit_ns", "<u8"), ("site", "<u2"), ("op", "u1"), ("thread", "u1"), ("comm", "<u2"), ("detail", "<u2")]
-)
+CALL: Final = np.dtype([("exit_ns", "<u8"), ("site", "<u2"), ("op", "<u2"), ("comm", "<u2"), ("detail", "<u2")])
 BYTES_UNKNOWN: Final = 2**64 - 1
 NAMED: Final = 2**64 - 1
 """A frame's offset if its module is a name given by the application."""
 
-INTERVAL: Final = 1
-"""The operation of intervals timed by the application; all others are collectives."""
-STEP: Final = 19
-"""The operation of a step of a training: `messages` of its record is processor time of own work in nanoseconds,
-`message_bytes` the time in which parameters were updated, and `bytes` is of the parameters."""
-_RECORDED: Final = """
-Barrier Allreduce Allgather Allgatherv Alltoall Alltoallv Alltoallw Reduce_scatter Reduce_scatter_block Bcast Scatter
-"""
-_CALLED: Final = """
-Reduce Gather Send Bsend Rsend Ssend Recv Sendrecv Sendrecv_replace Probe Mprobe Mrecv Wait Waitall Waitany Waitsome
-Scan Exscan Gatherv Scatterv Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv
-Neighbor_alltoallw Isend Ibsend Irsend Issend Win_fence Win_complete Win_wait Win_lock Win_lock_all Win_unlock
-Win_unlock_all Win_flush Win_flush_all Win_start Win_post Win_flush_local Win_flush_local_all Win_test Test Testall
-Testany Testsome Iprobe Improbe File_read_all File_write_all File_read_at_all File_write_at_all File_read_ordered
-File_write_ordered File_read_all_end File_write_all_end File_read_at_all_end File_write_at_all_end
-File_read_ordered_end File_write_ordered_end File_sync
-"""
-OPERATIONS: Final = {
-    INTERVAL: "Interval",
-    **dict(enumerate(_RECORDED.split(), 8)),
-    STEP: "Step",
-    **dict(enumerate(_CALLED.split(), 32)),
-}
+_LIBRARY: Final = ctypes.CDLL(str(LIBRARY))
+_NAMES: Final = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(_LIBRARY, "operation_names"))).decode()
+OPERATIONS: Final = {int(number): name for number, name in map(str.split, _NAMES.splitlines())}
 """Names of `enum ring_op` by number: of records, and behind them of calls and anchors only."""
+INTERVAL, STEP = (next(number for number, name in OPERATIONS.items() if name == one) for one in ("Interval", "Step"))
+"""The operations of intervals timed by the application, and of steps of a training; all others are of MPI. Of a step's
+record `messages` is processor time of own work in nanoseconds, `message_bytes` the time in which parameters were
+updated, and `bytes` is of the parameters."""
 
 Records = npt.NDArray[np.void]
 
@@ -100,7 +84,7 @@ class Want(NamedTuple):
 
     op: of the anchor, 0 for none. every: the anchor comes so often in an iteration. generation: 0 to 255. match: what
     must be equal beside site and op: nothing, the communicator (1), or that, the other rank and the tag (2); value:
-    of `comm` or `detail`. thread: number of the calling thread plus 1, 0 for any.
+    of `comm` or `detail`.
     """
 
     calls: bool = False
@@ -110,23 +94,26 @@ class Want(NamedTuple):
     value: int = 0
     every: int = 1
     generation: int = 0
-    thread: int = 0
 
     def word(self) -> int:
         """As in the header."""
-        low = int(self.calls) | self.match << 1 | self.thread << 3 | self.every << 8 | self.op << 16
+        low = int(self.calls) | self.match << 1 | self.every << 8 | self.op << 16
         return low | self.generation << 24 | self.site << 32 | self.value << 48
 
     @classmethod
     def of(cls, word: int) -> Self:
         """From the header; any word is one."""
-        match, thread, every, op = word >> 1 & 3, word >> 3 & 31, word >> 8 & 255, word >> 16 & 255
+        match, every, op = word >> 1 & 3, word >> 8 & 255, word >> 16 & 255
         site, value, generation = word >> 32 & 0xFFFF, word >> 48 & 0xFFFF, word >> 24 & 255
-        return cls(bool(word & 1), op, site, match, value, every, generation, thread)
+        return cls(bool(word & 1), op, site, match, value, every, generation)
 
 
 class RingError(Exception):
     """Not a valid ring. The text names the file, what was found and what was expected."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(f"ring {path}: {text}")
+        self.path = path
 
 
 class Ring:
@@ -143,7 +130,7 @@ class Ring:
         except OSError as error:
             if error.errno in LACKING:
                 raise
-            raise RingError(f"ring {path}: {error.strerror}, expected a readable and writable file") from error
+            raise RingError(path, f"{error.strerror}, expected a readable and writable file") from error
         try:
             self._check()
             self._address = _map_header(self._file)
@@ -182,21 +169,21 @@ class Ring:
     def _check(self) -> None:
         size = os.fstat(self._file).st_size
         if size < HEADER_BYTES:
-            raise RingError(f"ring {self.path}: {size} bytes, expected at least a header of {HEADER_BYTES}")
+            raise RingError(self.path, f"{size} bytes, expected at least a header of {HEADER_BYTES}")
         header = np.frombuffer(os.pread(self._file, HEADER_BYTES, 0), dtype=HEADER)[0]
 
         fixed = {"magic": MAGIC, "version": VERSION, "header_bytes": HEADER_BYTES, "record_bytes": RECORD.itemsize}
         for field, value in fixed.items():
             if (found := header[field].item()) != value:
-                raise RingError(f"ring {self.path}: {field} is {found!r}, expected {value!r}")
+                raise RingError(self.path, f"{field} is {found!r}, expected {value!r}")
         capacity = int(header["capacity"])
         if capacity == 0 or capacity & (capacity - 1):
-            raise RingError(f"ring {self.path}: capacity is {capacity}, expected a power of two")
+            raise RingError(self.path, f"capacity is {capacity}, expected a power of two")
         for field in ("started_ns", "started_unix_ns"):
             if int(header[field]) >= 2**62:
-                raise RingError(f"ring {self.path}: {field} is {header[field]}, expected less than {2**62}")
+                raise RingError(self.path, f"{field} is {header[field]}, expected less than {2**62}")
         if int(header["clock"]) not in CLOCKS:
-            raise RingError(f"ring {self.path}: clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
+            raise RingError(self.path, f"clock is {header['clock']}, expected one of {sorted(CLOCKS)}")
         # Constant fields are read once, from the checked header.
         self.rank = int(header["rank"])
         """Rank in MPI_COMM_WORLD."""
@@ -225,13 +212,13 @@ class Ring:
         self.iteration_capacity, self.call_capacity = int(header["iteration_capacity"]), int(header["call_capacity"])
         for field, found in (("iteration_capacity", self.iteration_capacity), ("call_capacity", self.call_capacity)):
             if found & (found - 1):
-                raise RingError(f"ring {self.path}: {field} is {found}, expected 0 or a power of two")
+                raise RingError(self.path, f"{field} is {found}, expected 0 or a power of two")
         if self.call_capacity > MAX_CALLS:
-            raise RingError(f"ring {self.path}: call_capacity is {self.call_capacity}, expected at most {MAX_CALLS}")
+            raise RingError(self.path, f"call_capacity is {self.call_capacity}, expected at most {MAX_CALLS}")
         self._calls_at = self._iterations_at + self.iteration_capacity * RECORD.itemsize
         whole = self._calls_at + self.call_capacity * CALL.itemsize
         if size < whole:
-            raise RingError(f"ring {self.path}: {size} bytes, expected {whole} for {capacity} records")
+            raise RingError(self.path, f"{size} bytes, expected {whole} for {capacity} records")
 
     def _get(self, field: str) -> Any:
         return self._header[field][0]
@@ -270,7 +257,7 @@ class Ring:
         """Records written so far. Raises RingError if head and tail are inconsistent."""
         tail, head = self._words[_TAIL], self._words[_HEAD]
         if not tail <= head <= min(tail + self.capacity, MAX_COUNT):
-            raise RingError(f"ring {self.path}: head is {head}, expected {tail} to {tail + self.capacity}")
+            raise RingError(self.path, f"head is {head}, expected {tail} to {tail + self.capacity}")
         return head
 
     def records(self, start: int, stop: int) -> Records:
@@ -281,7 +268,7 @@ class Ring:
         """These records, whose values are those of a program. Raises RingError."""
         # As signed numbers: -1 is BYTES_UNKNOWN.
         if len(records) and (records["index"].max() > MAX_COUNT or records.view(np.int64).min() < -1):
-            raise RingError(f"ring {self.path}: a record has a value beyond {2**63}, or a number beyond {MAX_COUNT}")
+            raise RingError(self.path, f"a record has a value beyond {2**63}, or a number beyond {MAX_COUNT}")
         return records
 
     def _wrapped(self, at: int, capacity: int, dtype: np.dtype[np.void], start: int, stop: int) -> Records:
@@ -312,7 +299,7 @@ class Ring:
         tail, head = self._words[_ITERATION_TAIL], self._words[_ITERATION_HEAD]
         if not tail <= head <= min(tail + self.iteration_capacity, MAX_COUNT):
             expected = f"{tail} to {tail + self.iteration_capacity}"
-            raise RingError(f"ring {self.path}: iteration_head is {head}, expected {expected}")
+            raise RingError(self.path, f"iteration_head is {head}, expected {expected}")
         return head
 
     def iterations(self, start: int, stop: int) -> Records:
@@ -330,7 +317,7 @@ class Ring:
         head = self._words[_CALL_HEAD]
         first = max(start, head - self.call_capacity)
         if head < start or head >= 2**62:
-            raise RingError(f"ring {self.path}: call_head is {head}, expected at least {start}")
+            raise RingError(self.path, f"call_head is {head}, expected at least {start}")
         found = self._wrapped(self._calls_at, self.call_capacity, CALL, first, head)
         # What was overwritten while it was read; the entry that is being written is one more.
         stale = max(self._words[_CALL_HEAD] + 1 - self.call_capacity - first, 0)
@@ -371,15 +358,15 @@ class Ring:
         sites = min(int(self._get("sites")), self._site_capacity)
         modules = min(int(self._get("modules")), self._module_capacity)
         if not 0 < index < sites:
-            raise RingError(f"ring {self.path}: site is {index}, expected less than {sites}")
+            raise RingError(self.path, f"site is {index}, expected less than {sites}")
         site = self._read(self._sites_at + index * SITE.itemsize, 1, SITE)[0]
         count = int(site["frames"])
         if not 1 <= count <= FRAMES:
-            raise RingError(f"ring {self.path}: site {index} has {count} frames, expected 1 to {FRAMES}")
+            raise RingError(self.path, f"site {index} has {count} frames, expected 1 to {FRAMES}")
         found = []
         for module, offset in zip(site["module"][:count].tolist(), site["offset"][:count].tolist(), strict=True):
             if module >= modules:
-                raise RingError(f"ring {self.path}: module is {module}, expected less than {modules}")
+                raise RingError(self.path, f"module is {module}, expected less than {modules}")
             path = _text(self._read(self._modules_at + module * MODULE.itemsize, 1, MODULE)[0]["path"])
             found.append((path, offset))
         return found
@@ -388,7 +375,7 @@ class Ring:
         want = count * dtype.itemsize
         data = os.pread(self._file, want, at)
         if len(data) != want:
-            raise RingError(f"ring {self.path}: {len(data)} bytes at {at}, expected {want}")
+            raise RingError(self.path, f"{len(data)} bytes at {at}, expected {want}")
         return np.frombuffer(data, dtype=dtype)
 
 

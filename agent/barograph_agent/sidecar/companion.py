@@ -22,10 +22,8 @@ import msgspec
 from barograph_agent.deliver.spool import SpoolError
 from barograph_agent.job.identity import clean
 from barograph_agent.settings import places
-from barograph_agent.sidecar import earlier
-from barograph_agent.sidecar.main import sidecar_of
-from barograph_agent.sidecar.orphans import adopt, orphans
-from barograph_agent.sidecar.plan import RUN_VARIABLE, RunPlan, decode, myself, save_begun
+from barograph_agent.sidecar.main import adopt, orphans, sidecar_of
+from barograph_agent.sidecar.plan import RUN_VARIABLE, Earlier, RunPlan, decode, myself, save_begun
 from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_agent.system.system import SYSTEM, System
@@ -50,7 +48,7 @@ def begin(rings: Path, given: RunPlan, spools: Path, host: str, system: System =
         feature_directory=given.feature_directory if given.feature_directory != given.ring_directory else "",
         is_companion=True,
         has_companions=False,
-        earlier=earlier.load(rings, system.disk),
+        earlier=Earlier.load(rings, system.disk),
         launcher=launcher,
         launcher_born=born,
     )

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from barograph_agent.protocol import wire
-from barograph_agent.reduce.ring_set import RingSet, TableRows
+from barograph_agent.protocol.rows import TableRows
+from barograph_agent.reduce.ring_set import RingSet
 from barograph_agent.reduce.worlds import World
 from barograph_agent.ring.reader import LAUNCHES
 

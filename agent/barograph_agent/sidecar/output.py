@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from barograph_agent.settings import places
-from barograph_agent.sidecar.plan import NO_VERDICT
+from barograph_agent.sidecar.plan import NO_VERDICT, facts
 from barograph_agent.sidecar.run import WatchedRun
-from barograph_agent.sidecar.step import facts
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import System
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -18,7 +18,6 @@ from barograph_agent.job.identity import Job
 from barograph_agent.job.rules import Findings
 from barograph_agent.protocol.tables import ROWS_PER_SECOND
 from barograph_agent.settings import places
-from barograph_agent.sidecar.earlier import Earlier
 from barograph_agent.system.disk import DISK, Disk
 from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
 from barograph_agent.system.system import SYSTEM, System
@@ -26,6 +25,10 @@ from barograph_agent.system.system import SYSTEM, System
 PLAN: Final = "plan.json"
 END: Final = "end.json"
 REPORT: Final = "report.json"
+EARLIER: Final = ".earlier"
+"""Ends the names of files of Earlier."""
+MAX_EARLIER: Final = 1000
+"""Such files of a user on a node."""
 RUN: Final = "run"
 """In a directory of rings: the stream of its run. A directory without it is none, and never deleted."""
 TOKEN: Final = "token.json"
@@ -36,6 +39,9 @@ RUN_VARIABLE: Final = "BAROGRAPH_RUN"
 """The plan of a run, for sidecars that ranks start on other nodes."""
 SIDECAR_VARIABLE: Final = "BAROGRAPH_SIDECAR"
 """Names the Python that these sidecars run on."""
+FACTS: Final = "step"
+"""Where hooks store the job's variables from the environment of a step's tasks, NAME=value per line."""
+MAX_FACTS_BYTES: Final = 2**16
 VERDICT_SECONDS: Final = 4.0
 """Timeout for the final score at the end of a run, within the plan's time for delivery."""
 NO_VERDICT: Final = f"unknown: no alerts daemon has given a verdict within {VERDICT_SECONDS:g} s"
@@ -53,6 +59,42 @@ class RunOptions(msgspec.Struct, frozen=True):
     rows_per_second: float = ROWS_PER_SECOND
     """Long-term limit on rows of `blocks`."""
     findings: Findings = Findings()
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """Programs of a run on another node than the launcher's whose sidecars have ended: a command may start several
+    programs, with time between them in which no process of the run is on the node.
+
+    In a file beside the directory of rings, which the first rank of the next program finds as it found that directory.
+    numbers: of their MPI worlds. announced: whether the rows of `jobs` and `works` are written.
+    """
+
+    numbers: list[int] = []
+    announced: bool = False
+
+    @classmethod
+    def load(cls, rings: Path, disk: Disk = DISK) -> Self:
+        """What was left; nothing where there is no such file or it cannot be read."""
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode(disk.read(rings.with_name(rings.name + EARLIER)), type=cls)
+        return cls()
+
+    def leave(self, rings: Path, disk: Disk = DISK) -> None:
+        """Write it, and delete the oldest files beyond MAX_EARLIER. Raises OSError."""
+        path = rings.with_name(rings.name + EARLIER)
+        disk.replace(path, msgspec.json.encode(self))
+        others = [
+            path.parent / name for name in disk.names(path.parent) if name.endswith(EARLIER) and name != path.name
+        ]
+        for old in sorted(others, key=_changed_at)[: max(len(others) + 1 - MAX_EARLIER, 0)]:
+            disk.unlink(old, missing_ok=True)
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 class RunPlan(msgspec.Struct, frozen=True):
@@ -232,3 +274,10 @@ def _load(directory: Path, name: str, plan: RunPlan, kind: type[_Kind], disk: Di
             if disk.exists(path):
                 return msgspec.json.decode(disk.read_own(path), type=kind)
     return None
+
+
+def facts(directory: Path, disk: Disk) -> dict[str, str]:
+    """The job's variables in the environment of the tasks of a step. Raises OSError."""
+    text = disk.read(directory / FACTS, MAX_FACTS_BYTES).decode(errors="replace")
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name: value for name, _, value in lines if value}

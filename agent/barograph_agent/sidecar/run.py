@@ -6,9 +6,8 @@ import contextlib
 import math
 import os
 import resource
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -19,13 +18,13 @@ from barograph_agent.feature_files.stable import StableFeatures
 from barograph_agent.kernel.pressures import Pressures
 from barograph_agent.loops.call_trace import MAX_RECORD_RATE
 from barograph_agent.protocol import wire
+from barograph_agent.protocol.rows import RowSource, TableRows
 from barograph_agent.reduce.blocks import ROW_BYTES
 from barograph_agent.reduce.intervals import BATCH
-from barograph_agent.reduce.ring_set import Progress, RingSet, TableRows
+from barograph_agent.reduce.ring_set import Progress, RingSet
 from barograph_agent.ring.reader import Ring
 from barograph_agent.settings import agent
-from barograph_agent.sidecar import earlier
-from barograph_agent.sidecar.announcement import Announcement, Written
+from barograph_agent.sidecar.job_rows import JobRows
 from barograph_agent.sidecar.nodes import READ_EVERY_SECONDS, UNSEEN_SECONDS, NodeRows, OtherNodes, Steady
 from barograph_agent.sidecar.plan import (
     PLAN,
@@ -33,11 +32,12 @@ from barograph_agent.sidecar.plan import (
     VERDICT_SECONDS,
     CommandEnd,
     DeliveryReport,
+    Earlier,
     RunPlan,
     delete_rings,
     load_end,
 )
-from barograph_agent.sidecar.silence import Silence, Silences
+from barograph_agent.sidecar.silence import Silence, SilenceRows
 from barograph_agent.system.system import SYSTEM, System
 
 VERDICT_POLL_SECONDS: Final = 0.2
@@ -57,20 +57,26 @@ TOO_FAST: Final = "iterations-too-fast"
 """Kind of the event of ranks without iterations."""
 STARTED_BEFORE_SECONDS: Final = 1.0
 """How much earlier than in its plan a run's first process may start: the two times come from different clocks."""
+RINGS: Final = "rings"
+"""The source whose failure ends the run: its read position may have passed rows that are not in the spool."""
 
 
-class RunSource(Protocol):
-    """What a sidecar reads of a run beside its rings."""
+class SourceCost(msgspec.Struct):
+    """Cost of a source since the sidecar began: rows, processor time, calls that have failed."""
 
-    def __call__(self, now: float, *, final: bool) -> Iterator[TableRows]:
-        """The rows since the last call. now: monotonic seconds. final: for the last time, as the run ends."""
+    source: str
+    rows: int = 0
+    microseconds: int = 0
+    failures: int = 0
 
 
 class State(msgspec.Struct):
     """Read position of a run; the spool's mark."""
 
     progress: Progress = msgspec.field(default_factory=Progress)
-    written: Written = msgspec.field(default_factory=Written)
+    has_job: bool = False
+    has_work: bool = False
+    """Whether the rows of `jobs` and `works` are written."""
     events: set[str] = set()
     """What is reported: names of unreadable rings and of sources that have failed, and TOO_FAST."""
     ended: bool = False
@@ -115,6 +121,7 @@ class WatchedRun:
         self._longest = 0.0
         self._nodes_read_at, self._waits_since = -math.inf, math.inf
         self._gone = Steady()
+        self._costs: dict[str, SourceCost] = {}
         self._spool = Spool(directory, plan.spool_bytes, system.disk)
         self._environment, complaint = agent.environment_or_complaint(os.environ)
         if complaint:
@@ -124,6 +131,7 @@ class WatchedRun:
         self._pressures = Pressures(
             system.clock,
             system.processes,
+            ranks=lambda: self._rings.ranks,
             belongs=self._belongs,
             hides_others=agent.value_or_default("processes", self._environment) == "own",
             spans_nodes=lambda: self._state.progress.ranks > len(self._state.progress.cursors),
@@ -146,7 +154,7 @@ class WatchedRun:
     @property
     def reports_job(self) -> bool:
         """True on the node of rank 0, and under a launcher whose run has one sidecar."""
-        return self._announcement.is_here
+        return self._job.is_here
 
     @property
     def is_gone(self) -> bool:
@@ -268,12 +276,11 @@ class WatchedRun:
         self._spool.remove()
 
     def _connect(self) -> Link:
-        key = None
+        key = maker = None
         try:
             key = keys.from_environment(self._environment)
         except keys.KeyFileError as error:
             self._note(str(error))
-        maker = None
         if key is not None and key.role == "agent":
             kept = self.directory / TOKEN
             credential.keep_token(self._environment, self.plan.job.key, kept)
@@ -284,22 +291,19 @@ class WatchedRun:
         """Continue from the last commit."""
         plan, system, mark = self.plan, self._system, self._spool.mark
         self._state = state = msgspec.json.decode(mark, type=State) if mark else _first_state(plan)
-        now, rings = system.clock.monotonic(), Path(plan.ring_directory)
-        self._rings = RingSet(
-            rings, state.progress, plan.rows_per_second, claims=plan.has_companions, processes=system.processes
+        now, folder = system.clock.monotonic(), Path(plan.ring_directory)
+        self._rings = rings = RingSet(
+            folder, state.progress, plan.rows_per_second, claims=plan.has_companions, processes=system.processes
         )
-        self._announcement = Announcement(
-            plan, self._rings, state.written, state.others, self._environment, system, self._belongs, self._note,
-        )  # fmt: skip
+        self._job = JobRows(plan, rings, state, self._environment, system, self._belongs, self._note)
         began = now - (system.clock.now() - plan.started_at) - STARTED_BEFORE_SECONDS
-        features = Path(plan.feature_directory) if plan.feature_directory else rings
-        self._silences = Silences(state.silence, now)
-        self._sources: dict[str, RunSource] = {
-            "announcement": self._announcement.read,
-            "nodes": NodeRows(self._rings, state.reported, is_companion=plan.is_companion).read,
-            "features": StableFeatures(features, began).read,
-            "kernel": self._read_kernel,
-            "silence": self._read_silence,
+        self._sources: dict[str, RowSource] = {
+            "work": self._job,
+            "nodes": NodeRows(rings, state.reported, is_companion=plan.is_companion),
+            RINGS: rings,
+            "features": StableFeatures(Path(plan.feature_directory) if plan.feature_directory else folder, began),
+            "kernel": self._pressures,
+            "silence": SilenceRows(rings, state.silence, now),
         }
 
     def _belongs(self, pid: int) -> bool:
@@ -319,21 +323,39 @@ class WatchedRun:
     def _read_batch(self, now: float, *, final: bool) -> bool:
         """Read one batch of every ring into the spool, and what else is due; True if there may be more."""
         before = self._rings.position
-        self._append_from("announcement", "nodes", now=now)
-        self._append_events()
-        for rows in self._rings.read(final=final, now=now):
-            self._append(rows)
+        self._read("work", "nodes", now=now)
+        for rows in self._read(RINGS, now=now, final=final):
             if rows.table == "node_blocks":
                 self._pressures.add_work(rows.values)
-        self._append_events()
+        self._report_rings()
         if not final:
-            self._append_from("features", "kernel", *(() if self.is_hurried else ("silence",)), now=now)
+            self._read("features", "kernel", *(() if self.is_hurried else ("silence",)), now=now)
         moved = self._rings.position > before
         if moved or self._rings.retires or self._spool.next_seq > self._spool.last_seq + 1:
             self._commit()
             self._rings.release()
         # After a partial batch, the next step reads the few records written since.
         return moved and (final or self._rings.half_full or self._rings.backlog >= BATCH)
+
+    def _read(self, *sources: str, now: float, final: bool = False) -> list[TableRows]:
+        """Spool what is due of sources, by name. A failure of one is reported, and ends none but that of RINGS."""
+        thread_seconds, read = self._system.clock.thread_seconds, list[TableRows]()
+        for name in sources:
+            cost, began = self._costs.setdefault(name, SourceCost(name)), thread_seconds()
+            try:
+                found = list(self._sources[name].read(now, final=final))
+            except Exception as error:  # a defect, or what nobody has foreseen in a file of this node
+                if name == RINGS:
+                    raise
+                cost.failures += 1
+                self._report(name, "source-failed", f"{name}: {error!r}")
+                continue
+            for rows in found:
+                self._append(rows)
+            cost.rows += sum(rows.length for rows in found)
+            cost.microseconds += round(1e6 * (thread_seconds() - began))
+            read += found
+        return read
 
     def _end(self, now: float) -> CommandEnd | None:
         """How the run ended; None while it runs. Read before the rings, which are complete if it has ended."""
@@ -386,7 +408,7 @@ class WatchedRun:
             return False
         self._nodes_read_at = now
         answered = self.link.connected and others.read(self.link.read, self.plan.job.key, self.plan.job.host)
-        may_come = others.unfinished or self._announcement.is_unknown
+        may_come = others.unfinished or self._job.is_unknown
         patience = self.plan.drain_seconds if may_come else min(UNSEEN_SECONDS, self.plan.drain_seconds)
         is_complete = answered and not others.unfinished and not others.unseen_ranks(here)
         others.is_final = is_complete or now - self._waits_since >= patience
@@ -396,8 +418,8 @@ class WatchedRun:
 
     def _append_end(self, end: CommandEnd, now: float) -> None:
         state = self._state
-        state.unknown = self._announcement.is_unknown
-        self._append_from("announcement", "features", "kernel", "nodes", now=now, final=True)
+        state.unknown = self._job.is_unknown
+        self._read("work", "features", "kernel", "nodes", now=now, final=True)
         counted = zip(self._rings.counted(), state.others.counted, strict=True)
         state.seen, state.dropped = (here + elsewhere for here, elsewhere in counted)
         if self.plan.has_companions or (self.reports_job and not self.plan.is_companion):
@@ -406,8 +428,8 @@ class WatchedRun:
         self._append(TableRows("sidecars", 1, self._cost()))
         if self.plan.is_companion:
             numbers = {cursor.world for cursor in state.progress.cursors.values()} | set(state.progress.taken)
-            done = earlier.Earlier(sorted(numbers), announced=state.written.job)
-            earlier.leave(Path(self.plan.ring_directory), done, self._system.disk)
+            done = Earlier(sorted(numbers), announced=state.has_job)
+            done.leave(Path(self.plan.ring_directory), self._system.disk)
         state.ended = True
         self._commit()
         # Rings occupy memory, and their content is on disk now.
@@ -424,32 +446,10 @@ class WatchedRun:
             "steps": self.steps,
             "longest_step_seconds": self._longest,
             "clock_error_seconds": self._system.clock.error_seconds(),
+            "sources": msgspec.json.encode(list(self._costs.values())).decode(),
         }
 
-    def _append_from(self, *sources: str, now: float, final: bool = False) -> None:
-        """Append what is due of sources, by name. A failure of a source is reported, and ends no other."""
-        for name in sources:
-            try:
-                found = list(self._sources[name](now, final=final))
-            except Exception as error:  # a defect, or what nobody has foreseen in a file of this node
-                self._report(name, "source-failed", f"{name}: {error!r}")
-                continue
-            for rows in found:
-                self._append(rows)
-
-    def _read_kernel(self, now: float, *, final: bool) -> Iterator[TableRows]:
-        if columns := self._pressures.read(self._rings.ranks(), final=final):
-            yield TableRows("pressures", len(columns["rank"]), columns)
-
-    def _read_silence(self, now: float, *, final: bool) -> Iterator[TableRows]:
-        """That no interval has ended for some time, if so: what is late in the log tells nothing about it."""
-        if final or (silence := self._rings.silence) is None or not self._silences.step(*silence, now):
-            return
-        if ranks := self._rings.living(self._system.processes):
-            current = self._state.silence = msgspec.structs.replace(self._silences.current)
-            yield TableRows("silences", 1, {"since": current.since, "time": current.at, "ranks": ranks})
-
-    def _append_events(self) -> None:
+    def _report_rings(self) -> None:
         """Report what is wrong with rings."""
         for name, error in sorted(self._rings.unreadable.items()):
             self._report(name, "ring-unreadable", str(error))
@@ -488,4 +488,4 @@ class WatchedRun:
 
 def _first_state(plan: RunPlan) -> State:
     announced = plan.earlier.announced
-    return State(Progress(taken=plan.earlier.numbers), Written(announced, announced))
+    return State(Progress(taken=plan.earlier.numbers), has_job=announced, has_work=announced)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
+
+from barograph_agent.protocol.rows import TableRows
+from barograph_agent.reduce.ring_set import RingSet
 
 FIRST_SECONDS: Final = 5.0
 """The silence that is reported first, and the least distance of reports."""
@@ -57,6 +61,24 @@ class Silences:
             return False
         self._due = _next(self.current.seconds)
         return True
+
+
+class SilenceRows:
+    """Source of rows of `silences`: what is late in the log tells nothing about a silence."""
+
+    def __init__(self, rings: RingSet, reported: Silence, now: float) -> None:
+        """reported: what was reported last; part of the mark. now: monotonic seconds."""
+        self.silences = Silences(reported, now)
+        self._rings, self._reported = rings, reported
+
+    def read(self, now: float, *, final: bool) -> Iterator[TableRows]:
+        """A row if no interval has ended for some time, and ranks live."""
+        if final or (silence := self._rings.silence) is None or not self.silences.step(*silence, now):
+            return
+        if ranks := self._rings.living:
+            current = self.silences.current
+            self._reported.since, self._reported.seconds = current.since, current.seconds
+            yield TableRows("silences", 1, {"since": current.since, "time": current.at, "ranks": ranks})
 
 
 def _next(seconds: float) -> float:

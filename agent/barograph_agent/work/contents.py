@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from barograph_agent.reduce.elf import build_id
 from barograph_agent.system.disk import NotRegular
 from barograph_agent.system.system import System
-from barograph_agent.work.build_id import build_id
 from barograph_agent.work.numbers import MAX_TEXT_BYTES
 from barograph_agent.work.salt import Salt
 

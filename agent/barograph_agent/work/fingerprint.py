@@ -189,56 +189,49 @@ def fingerprint(
         evidence.reasons.append("time: not everything was read in time")
 
 
-class _Fingerprint:
-    def __init__(
-        self,
-        evidence: WorkEvidence,
-        target: TargetProcess,
-        system: System,
-        salt: Salt,
-        contents: Contents,
-        rules: WorkRules,
-    ) -> None:
-        self._evidence, self._target, self._rules = evidence, target, rules
-        self._pid = target.pid
-        self._system, self._processes = system, system.processes
-        self._salt, self._contents = salt, contents
+class _Fingerprint(NamedTuple):
+    evidence: WorkEvidence
+    target: TargetProcess
+    system: System
+    salt: Salt
+    contents: Contents
+    rules: WorkRules
 
     def take(self) -> None:
-        evidence, processes, pid = self._evidence, self._processes, self._pid
-        name = self._target.program.rpartition("/")[2]
-        evidence.program = self._salt.program(name.encode()) if name else ""
+        evidence, processes, pid = self.evidence, self.system.processes, self.target.pid
+        name = self.target.program.rpartition("/")[2]
+        evidence.program = self.salt.program(name.encode()) if name else ""
         born = processes.born(pid)
-        line = self._target.command or processes.show(f"/proc/{pid}/cmdline", MAX_COMMAND_BYTES)
-        if born < 0 or not line or not self._target.belongs(pid):
+        line = self.target.command or processes.show(f"/proc/{pid}/cmdline", MAX_COMMAND_BYTES)
+        if born < 0 or not line or not self.target.belongs(pid):
             evidence.reasons.append("process: it has ended, or is not visible from here")
             return
         command = parse(line.removesuffix(b"\0").split(b"\0")[1:], name)
         if command.kind in (ScriptKind.FILE, ScriptKind.MODULE):
-            evidence.program = self._salt.program(command.script.rpartition(b"/")[2])
+            evidence.program = self.salt.program(command.script.rpartition(b"/")[2])
         names = self._add_words(command.words)
         evidence.threads = _threads(processes.environment(pid))
-        executable = self._contents.of_executable(processes.place(pid, "exe"))
+        executable = self.contents.of_executable(processes.place(pid, "exe"))
         evidence.executable = self._digest("executable", executable)
-        evidence.platform = platform(pid, processes, self._contents)
+        evidence.platform = platform(pid, processes, self.contents)
         self._add_script(command)
-        clock = self._system.clock
+        clock = self.system.clock
         changed_before = clock.now() - clock.since_boot() + seconds(born) + START_SECONDS
         # A batch script may have printed to its output before, and a daemon to its log, which may lie in the working
         # folder.
-        self._contents.outputs = processes.outputs(processes.user(pid))
+        self.contents.outputs = processes.outputs(processes.user(pid))
         self._add_inputs(names, changed_before)
         if not evidence.inputs:
             self._add_folder(changed_before)
 
     def _digest(self, what: str, content: Content) -> str:
         if content.trouble:
-            self._evidence.reasons.append(f"{what}: {content.trouble}")
+            self.evidence.reasons.append(f"{what}: {content.trouble}")
         return content.digest
 
     def _add_words(self, words: Sequence[bytes]) -> list[bytes]:
         """Returns words that may name files."""
-        evidence = self._evidence
+        evidence = self.evidence
         named = kept = list(words[:MAX_WORDS])
         if len(words) > MAX_WORDS:
             evidence.reasons.append(
@@ -246,52 +239,52 @@ class _Fingerprint:
             )
             named, kept = kept[:-1], [*kept[:-1], b"\0".join(words[MAX_WORDS - 1 :])]
         evidence.words = [self._word(word) for word in kept]
-        if self._rules.plain:
+        if self.rules.plain:
             evidence.plain = [word.decode(errors="backslashreplace") for word in kept]
-        if self._rules.numbers:
+        if self.rules.numbers:
             texts = ((index, numbers.of_word(word)) for index, word in enumerate(named))
             evidence.numbers += [self._in_log(text, index, file=0) for index, text in texts if text is not None]
         return named
 
     def _word(self, word: bytes) -> str:
         key, value = keyed(word)
-        return f"{self._salt.word(key)}={self._salt.word(value)}" if key else self._salt.word(value)
+        return f"{self.salt.word(key)}={self.salt.word(value)}" if key else self.salt.word(value)
 
     def _in_log(self, text: numbers.Numbers, word: int, file: int) -> NumbersOfText:
-        return NumbersOfText(word, file, self._salt.word(text.form), " ".join(text.values))
+        return NumbersOfText(word, file, self.salt.word(text.form), " ".join(text.values))
 
     def _path(self, name: bytes) -> Path:
         """A file as the process sees it: it may have other mounts than this one."""
         text = name.decode(errors="surrogateescape")
-        root = self._processes.place(self._pid, "root" if text.startswith("/") else "cwd")
+        root = self.system.processes.place(self.target.pid, "root" if text.startswith("/") else "cwd")
         return root / text.lstrip("/")
 
     def _add_script(self, command: CommandLine) -> None:
         script = command.script
         match command.kind:
             case ScriptKind.CODE:
-                self._evidence.script = self._contents.of_bytes(script)
+                self.evidence.script = self.contents.of_bytes(script)
             case ScriptKind.FILE:
-                content = self._contents.of_file(self._path(script)) or Content("", -1, "not found")
-                self._evidence.script = self._digest("script", content)
+                content = self.contents.of_file(self._path(script)) or Content("", -1, "not found")
+                self.evidence.script = self._digest("script", content)
             case ScriptKind.MODULE:
                 module = script.replace(b".", b"/")
-                files = (self._contents.of_file(self._path(module + end)) for end in (b".py", b"/__main__.py"))
+                files = (self.contents.of_file(self._path(module + end)) for end in (b".py", b"/__main__.py"))
                 # Of an installed module the version is not read.
-                content = next(filter(None, files), Content(self._contents.of_bytes(script), -1))
-                self._evidence.script = self._digest("script", content)
+                content = next(filter(None, files), Content(self.contents.of_bytes(script), -1))
+                self.evidence.script = self._digest("script", content)
 
     def _add_inputs(self, words: list[bytes], changed_before: float) -> None:
-        evidence = self._evidence
+        evidence = self.evidence
         places = [(index, self._path(value)) for index, word in enumerate(words) if (value := _file_name(word))]
-        stdin = self._processes.place(self._pid, "fd/0")
-        if self._contents.kind(stdin) not in (stat.S_IFIFO, stat.S_IFSOCK):
+        stdin = self.system.processes.place(self.target.pid, "fd/0")
+        if self.contents.kind(stdin) not in (stat.S_IFIFO, stat.S_IFSOCK):
             places.insert(0, (STDIN, stdin))
         for index, path in places:
             if len(evidence.inputs) == MAX_INPUTS:
                 evidence.reasons.append(f"inputs: more than {MAX_INPUTS}")
                 return
-            content = self._contents.of_file(path, changed_before)
+            content = self.contents.of_file(path, changed_before)
             if content is None:
                 continue
             digest = self._digest("standard input" if index == STDIN else f"input {index}", content)
@@ -299,17 +292,17 @@ class _Fingerprint:
             if content.size < 0 or content.trouble.startswith(("written", "changed")):
                 continue
             evidence.inputs.append(Input(index, digest, content.size))
-            if self._rules.numbers and (text := numbers.of_text(self._contents.small_text(path))):
+            if self.rules.numbers and (text := numbers.of_text(self.contents.small_text(path))):
                 evidence.numbers.append(self._in_log(text, index, file=1))
 
     def _add_folder(self, changed_before: float) -> None:
         """Where no input is named, it may be any file that lies there, as of codes that read INCAR or HPL.dat."""
-        place = self._processes.place(self._pid, "cwd")
+        place = self.system.processes.place(self.target.pid, "cwd")
         try:
-            for name, digest in small_files(place, self._system.disk, self._contents, changed_before):
-                self._evidence.folder[self._salt.word(name)] = digest
+            for name, digest in small_files(place, self.system.disk, self.contents, changed_before):
+                self.evidence.folder[self.salt.word(name)] = digest
         except FolderTooBig as error:
-            self._evidence.reasons.append(f"working folder: {error}")
+            self.evidence.reasons.append(f"working folder: {error}")
 
 
 def _json(value: object) -> str:

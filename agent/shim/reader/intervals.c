@@ -131,7 +131,7 @@ static int add_intervals(struct intervals *to, uint64_t first, uint64_t end) {
         uint32_t site = record->site + (kind ? ITERATION * record->flags : 0);
         /* An interval timed by the application has its own begin; a collective's is the end of the previous one, which
          * is known only if that was recorded. */
-        int is_own = record->op == OP_INTERVAL;
+        int is_own = record->op == OP_Interval;
         uint64_t begin = is_own ? record->enter_ns : to->last_exit;
         uint32_t before = is_own ? site : (uint32_t)to->last_site;
         if (is_own || follows) {

@@ -41,7 +41,7 @@ static int read_member(struct block *block, uint64_t rank, uint64_t first, uint6
         if (i > before && record->index <= previous->index)
             return READER_NUMBER;
         if (!rank)
-            block->is_training = record->op == OP_STEP;
+            block->is_training = record->op == OP_Step;
         /* The begin of the gap is known only of a record behind another one, or of the first of a run. */
         if (previous ? previous->index + 1 != record->index : record->index)
             continue;

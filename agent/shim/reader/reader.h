@@ -104,6 +104,9 @@ struct block {
     int64_t last_bytes;
 };
 
+/* The names of operations by number, a line each: for whoever reads rings in another language. */
+READER_EXPORT extern const char operation_names[];
+
 /* How far the fullest tables of records and of iterations are filled, as shares, 0 of an inconsistent one. Returns the first
  * ring whose file was cut off before the end of its header, which shows zeros from then on, -1 if there is none. */
 READER_EXPORT int64_t rings_look(const struct member *members, uint64_t count, double fullest[2]);

@@ -30,3 +30,6 @@ int64_t rings_look(const struct member *members, uint64_t count, double fullest[
     }
     return cut;
 }
+
+#define NUMBERED(NAME, NUMBER) #NUMBER " " #NAME "\n"
+const char operation_names[] = RING_OPERATIONS(NUMBERED);

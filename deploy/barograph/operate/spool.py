@@ -9,8 +9,7 @@ from pathlib import Path
 from barograph.cli import CommandError, Parser
 from barograph_agent.deliver.spool import DATABASE
 from barograph_agent.settings import agent, places
-from barograph_agent.sidecar.main import Sidecar
-from barograph_agent.sidecar.orphans import Orphans, orphans
+from barograph_agent.sidecar.main import Orphans, Sidecar, orphans
 from barograph_agent.sidecar.run import WatchedRun
 
 

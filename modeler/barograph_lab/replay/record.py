@@ -76,7 +76,7 @@ class Recorder:
     def save(self, file: Path) -> None:
         """Write the trace. Raises OSError, and RingError without a record of rank 0."""
         if not self.collectives:
-            raise RingError(f"rings in {self._directory}: no collective of rank 0, expected at least one")
+            raise RingError(self._directory, "no collective of rank 0, expected at least one")
         with file.open("wb") as out:
             np.savez_compressed(out, allow_pickle=False, **self._arrays())
 

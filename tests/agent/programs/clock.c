@@ -42,7 +42,7 @@ int main(int argc, char **argv)
         uint64_t p2p = ((uint64_t)2000 << 32) / writer.ticker.rate + (i == records / 2 ? (uint64_t)jump : 0);
         uint64_t before = clock_ns(CLOCK_MONOTONIC), exit = ticker_now(&writer.ticker);
         printf("%lu %lu\n", (unsigned long)before, (unsigned long)clock_ns(CLOCK_MONOTONIC));
-        writer_put(&writer, (struct timed){enter, exit, p2p, 0, OP_BARRIER, {0, 0}}, (struct caller){main, NULL});
+        writer_put(&writer, (struct timed){enter, exit, p2p, 0, OP_Barrier, {0, 0}}, (struct caller){main, NULL});
     }
     return 0;
 }

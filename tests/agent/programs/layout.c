@@ -46,7 +46,6 @@ int main(void)
     FIELD(ring_call, exit_ns);
     FIELD(ring_call, site);
     FIELD(ring_call, op);
-    FIELD(ring_call, thread);
     FIELD(ring_call, comm);
     FIELD(ring_call, detail);
     FIELD(ring_record, enter_ns);

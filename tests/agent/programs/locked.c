@@ -9,7 +9,7 @@ static void put(int records)
 {
     for (int i = 0; i < records; i++) {
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
-        writer_put(&writer, (struct timed){now, now, 0, 0, OP_BARRIER, {0, 0}}, (struct caller){put, 0});
+        writer_put(&writer, (struct timed){now, now, 0, 0, OP_Barrier, {0, 0}}, (struct caller){put, 0});
     }
 }
 

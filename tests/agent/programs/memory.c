@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         if (i == records / 2)
             unlink(path);
         now += step;
-        writer_put(&writer, (struct timed){now, now, 0, i, OP_BARRIER, {0, 0}}, (struct caller){main, NULL});
+        writer_put(&writer, (struct timed){now, now, 0, i, OP_Barrier, {0, 0}}, (struct caller){main, NULL});
         uint64_t head = atomic_load(&writer.header->head);
         atomic_store(&writer.header->tail, head > lag ? head - lag : 0);
     }

@@ -20,9 +20,9 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < records; i++) {
         if (i == records / 2)
             atomic_store(&writer.header->tail, 10);
-        writer_put(&writer, (struct timed){start + i, start + i + 1, 0, i, OP_BARRIER, {i, 8 * i}},
+        writer_put(&writer, (struct timed){start + i, start + i + 1, 0, i, OP_Barrier, {i, 8 * i}},
                    (struct caller){(const char *)main + i % sites, NULL});
     }
-    writer_put(&writer, (struct timed){start, start, 7, records, OP_ALLREDUCE, {0, 0}}, (struct caller){main, NULL});
+    writer_put(&writer, (struct timed){start, start, 7, records, OP_Allreduce, {0, 0}}, (struct caller){main, NULL});
     return 0;
 }

@@ -31,7 +31,7 @@ static void calls(unsigned count, unsigned release_at, unsigned turn)
             atomic_store(&writer.header->iteration_tail, 10);
         if (turn && i % turn == 0)
             atomic_store(&writer.header->wanted, atomic_load(&writer.header->wanted) ^ RING_WANT_CALLS);
-        if (call_from((const char *)main + i % 2, i % 2 ? OP_SEND : OP_RECV))
+        if (call_from((const char *)main + i % 2, i % 2 ? OP_Send : OP_Recv))
             waited = 0;
     }
 }
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     uint64_t every = (uint64_t)atoi(argv[4]);
     now = writer.header->started_ns;
     calls(count, count, 0);
-    atomic_store(&writer.header->wanted, every << 8 | (uint64_t)OP_RECV << 16 | (uint64_t)7 << 24 | (uint64_t)1 << 32);
+    atomic_store(&writer.header->wanted, every << 8 | (uint64_t)OP_Recv << 16 | (uint64_t)7 << 24 | (uint64_t)1 << 32);
     calls(count, count / 2, argc == 6 ? (unsigned)atoi(argv[5]) : 0);
     atomic_store(&writer.header->wanted, UINT64_MAX - 1);
     calls(10, 10, 0);
