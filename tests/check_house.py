@@ -18,7 +18,7 @@ LABORATORY: Final = "modeler/barograph_lab"
 MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
-    "agent": 13_443,
+    "agent": 13308,
     "collector": 9_406,
     "modeler": 16_012,
     LABORATORY: 8_470,
