@@ -217,11 +217,9 @@ def test_a_run_is_delivered_as_job_sites_blocks_and_end(run: Run, collector: Col
     (cost,) = rows(collector, "sidecars")
     assert cost["cpu_seconds"] > 0
     assert 0 < cost["clock_error_seconds"] <= 16
-    sources = {one["source"]: one for one in msgspec.json.decode(cost["sources"])}
-    assert sources.keys() == {"rings", "kernel", "features", "silence", "work", "nodes"}
-    assert sources["rings"]["rows"] >= 120
-    assert sources["rings"]["microseconds"] > 0
-    assert {one["failures"] for one in sources.values()} == {0}
+    sources = {one["source"]: (one["rows"] > 120, one["failures"]) for one in msgspec.json.decode(cost["sources"])}
+    quiet = dict.fromkeys(("work", "nodes", "features", "kernel", "silence"), (False, 0))
+    assert sources == quiet | {"rings": (True, 0)}
     assert 2**20 < cost["resident_bytes"] < 2**40
     done = rows(collector, "node_blocks")
     assert sum(row["count"] for row in done) == 120
