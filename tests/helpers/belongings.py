@@ -145,16 +145,6 @@ def public(folder: Path) -> None:
     write(folder / "wavetrisk_strong.csv", runs("time_s", "p", {}, cases="system"))
 
 
-def noise(folder: Path) -> None:
-    """A trace of noise, in the columns that the page on parts names."""
-    sums = np.random.default_rng(1).lognormal(2.0, 0.5, 200)
-    traces = (
-        {"trace_no": number, "mean_sum_us_10ms": mean, "p99_sum_us": 5 * mean, "max_sum_us": 20 * mean}
-        for number, mean in enumerate(sums.round(3).tolist())
-    )
-    write(folder / "cloudnoise_osnoise_traces.csv", traces)
-
-
 def programs(folder: Path) -> None:
     """Programs with MPI and without, and an input of LAMMPS, under the names that pages give to the reader's own."""
     mpis.find("mpich").compile(PROGRAMS / "blocking.c", folder / "app")
@@ -179,7 +169,6 @@ BY_PAGE: Final[dict[str, list[Callable[[Path], None]]]] = {
     "docs/engineer/alerts.md": [maxima],
     "docs/engineer/backtest.md": [maxima, job_log],
     "docs/engineer/features.md": [features],
-    "docs/engineer/parts.md": [noise],
     "docs/engineer/recognition.md": [programs],
     "docs/engineer/scaling.md": [scaling],
     "docs/engineer/scaling-papers.md": [public],

@@ -16,9 +16,9 @@ from barograph_agent.system.clock import CLOCK
 from barograph_modeler.forecasts.curve import ScalingCurve, scaling_curve
 from barograph_modeler.forecasts.fitting import FitQueue
 from barograph_modeler.forecasts.history import Application, WorkloadHistory, WorkloadPlace
-from barograph_modeler.forecasts.parts.fit import ProblemParts
 from barograph_modeler.forecasts.parts.history import PartsHistory
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
+from barograph_modeler.forecasts.parts.shares import ProblemParts
 from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace
 from barograph_modeler.maxima.runtime import NO_REPEATS, Repeats
 from barograph_modeler.refits.batch import check_version
@@ -102,16 +102,6 @@ class Published(NamedTuple):
         """The runtime of a run."""
         return self.predict(self.space.place(place), place.ranks, place.known_nodes, place.workload)
 
-    def size_of_parts(self, place: ProblemSize, ranks: int) -> tuple[float, ...] | None:
-        """The size on `ranks` ranks of a problem whose parts are known, else None."""
-        runs = self.problems.get(place.name)
-        if runs is None or place.name not in self.parts:
-            return None
-        if place.size is not None and not len(runs.of_size(place.size)):
-            return None
-        size = place.size or self.predictor.default_size(place.name, ranks)
-        return None if isinstance(size, Refusal) else size
-
 
 Known = Sequence[tuple[WorkloadPlace, list[float]]]
 
@@ -142,7 +132,7 @@ def publish(
     if predictor.has_sizes:
         weights.update(predictor.weights.by_case.items())
     groups = {place.workload: tuple(seconds) for place, seconds in known}
-    params, phases = _known_params(space, known), ProblemParts.of(space, parts or {}, seed)
+    params, phases = _known_params(space, known), ProblemParts.of(space, parts or {})
     repeats = _total(_repeats(seconds) for _, seconds in known)
     found = Published(
         application, space, predictor, problems, params, [], curve, amdahl, weights, phases, groups, repeats

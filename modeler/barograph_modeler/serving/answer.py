@@ -14,7 +14,6 @@ from barograph_modeler.forecasts.library import Published
 from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.maxima.tails import AlikeTails
-from barograph_modeler.parts.predictor import OTHER
 from barograph_modeler.scaling.amdahl.share import fit_amdahl
 from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.serving.completion import CompletedParams, beyond, completed, similar_params, unfollowed
@@ -25,7 +24,6 @@ GRACE_SECONDS: Final = 60.0
 """How much longer than its request a job runs that a scheduler ends."""
 MIN_GAIN: Final = 1.25
 """Doubling the ranks pays if it makes the run at least this many times as fast."""
-NAMES: Final = {OTHER: "start-up, end and what was not measured"}
 POINTS: Final = 40
 OBSERVED: Final = 2_000
 _STEPS: Final = ((3600, 60), (6 * 3600, 300), (math.inf, 900))
@@ -285,13 +283,10 @@ class ProblemQuery:
     def parts(self, ranks: int) -> dict[str, float] | None:
         """Seconds of what the predicted time consists of, largest first; None if that is not known, as of runs of a
         length that has not run."""
-        size, prediction = self._known.size_of_parts(self._place, ranks), self.predict(ranks)
-        if self._place.length is not None or size is None or isinstance(prediction, Refusal):
+        if self._place.length is not None or isinstance(prediction := self.predict(ranks), Refusal):
             return None
-        if (found := self._known.parts.predict(self._problem, ranks, self._nodes(ranks), size)) is None:
-            return None
-        scale = prediction.expected_seconds / sum(found.parts.values())
-        return {NAMES.get(name, name): scale * seconds for name, seconds in found.parts.items()}
+        shares = self._known.parts.shares(self._place.name, ranks, self._place.size)
+        return {name: share * prediction.expected_seconds for name, share in shares.items()} or None
 
     def amdahl(self) -> dict[str, Any] | None:
         """Amdahl's law in the runs of the problem: the parallel share, and at the largest scale the time over that of

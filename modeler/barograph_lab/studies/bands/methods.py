@@ -22,6 +22,7 @@ from barograph_modeler.maxima.scaling import Projection, emmas, maximum_band, pe
 from barograph_modeler.maxima.trend import trend_band
 
 SEED: Final = 1
+MAX_LIKELIHOOD_SHAPE: Final = 0.95
 
 
 Limits = Band | Projection
@@ -58,11 +59,15 @@ def fit_gumbel(sample: Floats) -> Gev:
 
 
 def fit_mle(sample: Floats) -> Gev:
-    """The GEV of maximum likelihood, by scipy's search from the fit by probability-weighted moments."""
+    """The GEV of maximum likelihood, by scipy's search from the fit by probability-weighted moments.
+
+    That fit itself without a maximum: above k = 1 the likelihood has none, and scipy's k tends there.
+    """
     start = fit_pwm(sample)
     if start.scale <= 0:
         return start
-    return Gev(*map(float, genextreme.fit(sample, start.shape, loc=start.location, scale=start.scale)))
+    found = Gev(*map(float, genextreme.fit(sample, start.shape, loc=start.location, scale=start.scale)))
+    return found if abs(found.shape) < MAX_LIKELIHOOD_SHAPE else start
 
 
 def _static(sample: Floats) -> Band | None:

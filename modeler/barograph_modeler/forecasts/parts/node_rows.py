@@ -12,10 +12,10 @@ import numpy as np
 
 from barograph_agent.protocol.wire import Column
 from barograph_agent.reduce.phases import BINS, deviation_bins
+from barograph_modeler.forecasts.parts.maximum import Deviations, last_of_nodes
+from barograph_modeler.forecasts.parts.measurement import PhaseMeasurement
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.maximum import Deviations, last_of_nodes
-from barograph_modeler.parts.measurement import PhaseMeasurement
 
 MAX_WORLDS: Final = 4
 MAX_CLASSES: Final = 32

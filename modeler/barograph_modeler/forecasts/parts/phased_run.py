@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from barograph_modeler.forecasts.parts.measurement import PhaseMeasurement
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.measurement import PhaseMeasurement
 
 MAX_CLASSES: Final = 8
 """Classes that are kept, those with most time."""

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy.special import chdtri
 
+from barograph_modeler.forecasts.parts.maximum import deviations_of, expected_slowest
+from barograph_modeler.forecasts.parts.measurement import PhaseMeasurement, pooled_spread
 from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.parts.maximum import deviations_of, expected_slowest
-from barograph_modeler.parts.measurement import PhaseMeasurement, pooled_spread
-from barograph_modeler.parts.predictor import MIN_FREEDOM
 
+MIN_FREEDOM: Final = 2.0
 MIN_INTERVALS: Final = 10
 """Intervals of a rank from which its deviations are known."""
 LEVELS: Final = np.array([0.025, 0.5, 0.975])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,38 +34,6 @@ class PhaseMeasurement:
     exchange_bytes: float
     collective: float
     collective_bytes: float
-
-
-@dataclass(frozen=True)
-class PhaseRun:
-    """One run. size: of the problem, 1 if unknown. seconds: of the whole run. other: seconds outside of all classes.
-
-    phases: measurements by call-site class, the same classes in every run of a problem.
-    """
-
-    ranks: int
-    nodes: int
-    size: float
-    seconds: float
-    other: float
-    phases: Mapping[str, PhaseMeasurement]
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.nodes <= self.ranks:
-            raise ValueError(f"nodes are {self.nodes}, expected 1 to {self.ranks}, the number of ranks")
-        if not (self.size > 0 and self.seconds > 0 and self.other >= 0):
-            found = f"{self.size}, {self.seconds} and {self.other}"
-            raise ValueError(f"size, seconds and other are {found}, expected numbers above 0, other at least 0")
-
-    @property
-    def per_node(self) -> float:
-        """Ranks per node."""
-        return self.ranks / self.nodes
-
-    @property
-    def load(self) -> float:
-        """Size per rank."""
-        return self.size / self.ranks
 
 
 def pooled_spread(spreads: Floats, freedom: Floats) -> tuple[float, float]:

@@ -1,1 +1,0 @@
-"""Runtime as a sum over phases, which are call-site classes: count times (slowest own work + exchange + collective)."""
