@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.log_reader import LogReader
 from barograph_collector.client.selection import select
 from barograph_collector.daemon.options import run_daemon
-from barograph_collector.daemon.runner import READ_SECONDS, Output, serve
+from barograph_collector.daemon.runner import Output, serve
 from barograph_collector.daemon.service import CannotStart, Exit
-from barograph_collector.daemon.settings import load_access, load_key
+from barograph_collector.daemon.settings import load_access
 from barograph_collector.daemon.source import LogSource
 from barograph_modeler.settings import ModelerSettings
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from barograph_collector.auth.http_access import Access
     from barograph_modeler.learning.backlog import Key
     from barograph_modeler.processor import ModelerProcessor
-    from barograph_modeler.recognition.early import EarlyReader
     from barograph_modeler.refits.workers import Workers
     from barograph_modeler.state.snapshot import SnapshotKeeper
 
@@ -47,7 +45,6 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.forecasts.library import PredictorLibrary, first_fits
     from barograph_modeler.learning.learner import Learner
     from barograph_modeler.processor import ModelerProcessor
-    from barograph_modeler.recognition.early import EarlyReader, EarlyRecognizer
     from barograph_modeler.refits.dispatch import Dispatch
     from barograph_modeler.serving.exporter import ModelerExporter
     from barograph_modeler.serving.page import PredictPage
@@ -87,27 +84,19 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
         if settings.state is not None:
             keeper = SnapshotKeeper(settings.state, processor, _depends_on(settings), gate=forecaster.library.gate)
 
-        key = load_key(settings.key)
-        early = EarlyReader(
-            EarlyRecognizer(settings.histories),
-            lambda: LogReader(settings.collector, READ_SECONDS, key),
-            CLOCK.monotonic,
-        )
-
         try:
             return serve(
                 processor,
                 TABLES,
                 exporter,
                 configuration,
-                prepare=partial(_prepare, processor, keeper, early),
+                prepare=partial(_prepare, processor, keeper),
                 keep=keeper.keep if keeper else None,
                 pages={"/predict": page},
                 still=still,
-                each_cycle=partial(_each_cycle, processor, access, early, still),
+                each_cycle=partial(_each_cycle, access),
             )
         finally:
-            early.close()
             worker.stop()
             for one in (dispatch, fits):
                 if one is not None:
@@ -115,34 +104,23 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _prepare(processor: ModelerProcessor, keeper: SnapshotKeeper | None, early: EarlyReader, source: LogSource) -> None:
+def _prepare(processor: ModelerProcessor, keeper: SnapshotKeeper | None, source: LogSource) -> None:
     """Go on from the snapshot, and read what was said of jobs that are read again: it holds."""
     from barograph_modeler.recognition.recognizer import RECORDED
 
     if keeper is not None:
         keeper.restore(source)
-    if early.begin(source.follower):
-        processor.early = early.recognizer
     first = source.reader.read("assignments", -RECORDED, 1).next_offset
     for page in select(source.reader, "assignments", f"log_offset >= {first}", ["job", "workload"]):
         with processor.quarantine.guard("assignments"):
             processor.recognizer.read("assignments", page.columns, CLOCK.now())
 
 
-def _each_cycle(
-    processor: ModelerProcessor, access: Access | None, early: EarlyReader, still: threading.Lock
-) -> list[Output]:
-    """Rows of `assignments` of new jobs, while older rows are read."""
+def _each_cycle(access: Access | None) -> list[Output]:
+    """Read the tokens that are accepted, if they have changed."""
     if access is not None:
         access.poll()
-    if processor.early is None:
-        return []
-    is_behind = early.poll(CLOCK.now())
-    with still:
-        outputs = processor.take_early(CLOCK.now())
-    if not is_behind:
-        processor.early = None
-    return outputs
+    return []
 
 
 def _workers(settings: ModelerSettings) -> Workers | None:

@@ -14,7 +14,6 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.learning.pending import EndedJob
 from barograph_modeler.recognition.changes import ChangeWatch
-from barograph_modeler.recognition.early import EarlyRecognizer
 from barograph_modeler.recognition.edits import WorkEdit, apply, edits
 from barograph_modeler.recognition.family import Merge, RunTime
 from barograph_modeler.recognition.recognizer import Histories, Recognizer
@@ -40,8 +39,6 @@ class ModelerProcessor(Stateful):
         self.features = features
         self.quarantine = learner.quarantine = self.recognizer.quarantine = Quarantine(self._forget)
         self._first_rows = FirstRows()
-        self.early: EarlyRecognizer | None = None
-        """Assigns new jobs while older rows are read."""
         self._edits: list[WorkEdit] = []
         """To be made in the next step, when the jobs read with them are recognised."""
         self._ended: list[tuple[str, int, float]] = []
@@ -70,15 +67,13 @@ class ModelerProcessor(Stateful):
     def idle(self) -> bool:
         """Whether nothing is due later, and no model waits to be fitted."""
         return (
-            self.early is None
-            and self.recognizer.idle
+            self.recognizer.idle
             and self.learner.idle
             and not (self.forecaster.library.waiting or self.features.library.waiting)
         )
 
     def step(self, now: float) -> list[Output]:
         """Learn from jobs whose health is known, and return the rows to write. now: Unix seconds."""
-        early = self.take_early(now)
         for assigned in self.recognizer.step(now):
             self.learner.begin(assigned.job, assigned.group)
             self.forecaster.assign(assigned)
@@ -111,19 +106,7 @@ class ModelerProcessor(Stateful):
             with guard("predict"):
                 outputs += forecast(now)
         assignments, self.recognizer.outputs = self.recognizer.outputs, []
-        if self.early is not None:
-            for output in assignments:
-                self.early.read("assignments", _rows_of_one(output), now)
-        return [*early, *assignments, *outputs]
-
-    def take_early(self, now: float) -> list[Output]:
-        """Rows of `assignments` of jobs of which no row has been read yet; they are repeated when one is."""
-        if self.early is None:
-            return []
-        outputs, self.early.outputs = self.early.outputs, []
-        for output in outputs:
-            self.recognizer.read("assignments", _rows_of_one(output), now)
-        return outputs
+        return [*assignments, *outputs]
 
     def _end(self, ended: EndedJob, now: float) -> list[Output]:
         """Learn from a job that has ended."""
@@ -165,7 +148,3 @@ class ModelerProcessor(Stateful):
         """Replace the states of all parts."""
         for name in self.STATE:
             getattr(self, name).restore(state[name])
-
-
-def _rows_of_one(output: Output) -> dict[str, list[Any]]:
-    return {name: [value] for name, value in output.columns.items()}

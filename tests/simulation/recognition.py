@@ -4,64 +4,44 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.system import System
 from barograph_collector.client.follow import LogWriter
-from barograph_collector.client.log_reader import LogReader
 from barograph_collector.daemon.runner import Output
 from barograph_collector.daemon.source import LogSource
-from barograph_modeler.main import _each_cycle, _prepare
-from barograph_modeler.recognition.early import MIN_BEHIND, TABLES, EarlyReader, EarlyRecognizer
+from barograph_modeler.main import _prepare
 from helpers.works import asked, new_modeler
 from simulation.facility import FOLLOWED, Node, Tally
 
 REQUESTS: Final = {name: asked([name]) for name in ("coarse", "medium", "fine")}
 """What jobs ask for: none is like another one."""
+TABLES: Final = ("work_edits", "jobs", "works")
 OF_MODELER: Final = (*TABLES, "runs")
-BUSY_SECONDS: Final = 0.2
 ASKED: Final = 16
 """Jobs that ask for something."""
 
 
 class AssigningTally(Tally):
-    """The part of the modeler that assigns jobs to groups, and how that begins, with the same counts."""
+    """The part of the modeler that assigns jobs to groups, with the same counts."""
 
     tables = (*TABLES, *(table for table in FOLLOWED if table not in TABLES))
 
     def __init__(
         self,
         may_resend: Callable[[str], bool],
-        connect: Callable[[], LogReader],
-        system: System,
         chance: random.Random,
     ) -> None:
-        """connect: a reader of its own."""
         super().__init__(may_resend)
         self._page = chance.choice([1, 3, 10_000])
-        behind, latest = chance.choice([1, 1, 10, MIN_BEHIND]), chance.choice([2, 4, 100])
-        self._early = EarlyReader(EarlyRecognizer(), connect, system.clock.monotonic, behind, latest)
-        self._modeler, self._clock = new_modeler(), system.clock
-        self._busy = chance.choice([0, 20, 80])
-        """Cycles that take long, as those with rows of years do."""
-        self.early = 0
-        """Assignments of jobs that had not been read."""
+        self._modeler = new_modeler()
 
     def prepare(self, source: LogSource, now: float) -> None:
         super().prepare(source, now)
         source.follower._page = self._page
-        _prepare(self._modeler, None, self._early, source)
-
-    def cycle(self) -> list[Output]:
-        if self._modeler.early is not None:
-            self._busy -= 1
-            self._clock.sleep(BUSY_SECONDS if self._busy > 0 else 0.0)
-        found = _each_cycle(self._modeler, None, self._early, threading.Lock())
-        self.early += len(found)
-        return found
+        _prepare(self._modeler, None, source)
 
     def observe(self, table: str, columns: Mapping[str, Column], now: float) -> None:
         super().observe(table, columns, now)
@@ -76,7 +56,7 @@ class AssigningTally(Tally):
     @property
     def idle(self) -> bool:
         # The learner is not while it waits for runs, which it does not get.
-        return super().idle and self._modeler.early is None and self._modeler.recognizer.idle
+        return super().idle and self._modeler.recognizer.idle
 
 
 class AskingJobs:

@@ -15,7 +15,7 @@ from typing import Any
 
 from barograph_agent.system.system import System
 from simulation.database import SimulatedDatabase
-from simulation.facility import SPOOLS, Facility, JudgingTally, NamedReader, Node, Shard, SimulatedJob, deliver
+from simulation.facility import SPOOLS, Facility, JudgingTally, Node, Shard, SimulatedJob, deliver
 from simulation.lake import Failures
 from simulation.learned import KEYS, ON_DEMAND, LearnedRows, first_paces, last_rows, rows_to_read
 from simulation.machine import Stuck
@@ -53,8 +53,6 @@ class Report:
     lost: int = 0
     """With disks of collectors, after they were acknowledged."""
     sealed: int = 0
-    early: int = 0
-    """Assignments of jobs that a restarted modeler had not read."""
     seconds: float = 0.0
     steps: int = 0
 
@@ -111,8 +109,7 @@ class Schedule:
         return self.report
 
     def _assigns(self, system: System) -> AssigningTally:
-        (shard,) = self.facility.shards
-        return AssigningTally(self.facility.may_resend, partial(NamedReader, shard, system), system, self.random)
+        return AssigningTally(self.facility.may_resend, self.random)
 
     def close(self) -> None:
         """End all processes."""
@@ -445,7 +442,6 @@ class Schedule:
         """Jobs that ask for the same are in one group, and others are not, whatever was restarted when."""
         if self._asking is None:
             return
-        self.report.early = sum(tally.early for tally in self.facility.tallies if isinstance(tally, AssigningTally))
         known = set(self.facility.all("jobs")["job"]) & set(self.facility.all("works")["job"])
         # What was read of rows that were lost with a disk is in groups of the log.
         touched = self.facility.loss.touched

@@ -38,7 +38,6 @@ from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.journal import Journal
 from barograph_collector.storage.rows import CheckedRows
 from barograph_collector.storage.store import Store
-from barograph_modeler.recognition.early import EarlyRecognizer
 from helpers.clocks import calendar_at
 from helpers.lakes import any_rows
 from simulation import takeover
@@ -47,12 +46,10 @@ from simulation.disk import SimulatedDisk
 from simulation.facility import Facility, Shard, SimulatedJob, deliver
 from simulation.lake import SimulatedFiles, SimulatedLake
 from simulation.machine import Machine
-from simulation.schedule import ASSIGNED, ASSIGNS, LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
+from simulation.schedule import LOSES_DISK, SHARDED, WITH_LAKE, Broken, run
 
 SCHEDULES = 72
 """CI runs 1,300: `make simulate`. In one of thirty rows are lost with a disk: here in the last."""
-EARLY = (313, 533)
-"""Schedules in which a restarted modeler assigns jobs that it has not come to."""
 FOUND_WITHIN = 400
 """Schedules in which a defect must show."""
 
@@ -316,24 +313,7 @@ def a_journal_apart_is_truncated_as_one_that_is_not(patch: pytest.MonkeyPatch) -
     patch.setattr(SimulatedDatabase, "journal_mark_at", lambda self, offset: self.journal_mark)
 
 
-def groups_of_new_work_are_taken_for_those_of_the_log(patch: pytest.MonkeyPatch) -> None:
-    def is_sure(self: EarlyRecognizer, *, job: str, how: str, **_: str) -> bool:
-        return how in ("same", "like") and not self.is_assigned(job)
-
-    patch.setattr(EarlyRecognizer, "_is_sure", is_sure)
-
-
-@pytest.mark.laboratory
-def test_a_defect_of_the_early_recogniser_is_found() -> None:
-    assert is_found(groups_of_new_work_are_taken_for_those_of_the_log, range(ASSIGNED, ASSIGNS * FOUND_WITHIN, ASSIGNS))
-
-
-def test_restarted_modelers_assign_jobs_early_in_some_schedules() -> None:
-    assert all(run(seed).early for seed in EARLY)
-
-
 KNOWN = {
-    groups_of_new_work_are_taken_for_those_of_the_log: 208,
     marks_come_before_the_files: 48,
     duplicates_are_stored: 22,
     late_rows_are_silence: 15,

@@ -188,12 +188,6 @@ class Recognizer(Stateful):
                         assigned.append(Assigned(job, group, self._places[job].asked, by_traffic=True))
         return assigned
 
-    def is_ambiguous(self, job: str) -> bool:
-        """Whether runs of several groups have asked for what a job asks for: what it communicates will tell."""
-        place = self._places[job]
-        groups = self._families[place.family].groups.values()
-        return sum(place.request in group.requests for group in groups) > 1
-
     def forget(self, job: str) -> None:
         """Forget a job that has not ended."""
         self._waiting.pop(job, None)

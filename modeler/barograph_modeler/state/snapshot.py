@@ -26,7 +26,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """Longest wait for running fits; a snapshot that times out is tried again in the next cycle."""
-FORMAT: Final = 28
+FORMAT: Final = 29
 """To be raised when classes in the state, or their attributes, are renamed: older snapshots are ignored."""
 _ALLOWED: Final = {
     ("array", "array"),
@@ -235,4 +235,4 @@ def _digest(body: bytes) -> str:
 
 def _versions() -> dict[str, str]:
     # The packages whose objects are pickled; reading them with other versions is not tested.
-    return {name: importlib.metadata.version(name) for name in ("barograph", "numpy", "river")}
+    return {name: importlib.metadata.version(name) for name in ("numpy", "river")}

@@ -213,7 +213,7 @@ SPOILED = {
     "noise": (lambda life: bytes(range(256)) * 9, "its first line is no header"),
     "cut": (lambda life: life.keeper.path.read_bytes()[:-7], "its digest is not that of its content"),
     "another format": (lambda life: rewritten(life, format=99), "its format is 99, expected "),
-    "another version": (lambda life: rewritten(life, versions={"barograph": "9"}), "its versions are "),
+    "another version": (lambda life: rewritten(life, versions={"numpy": "9"}), "its versions are "),
     "another window": (lambda life: rewritten(life, settings="window of 2 s"), "its settings are 'window of 2 s'"),
     "other tables": (lambda life: rewritten(life, offsets={"jobs": 1}), "it is of tables ['jobs'], expected"),
     "ahead of the log": (

@@ -59,15 +59,10 @@ def fit_gumbel(sample: Floats) -> Gev:
 
 
 def fit_mle(sample: Floats) -> Gev:
-    """The GEV of maximum likelihood, by scipy's search from the fit by probability-weighted moments.
-
-    That fit itself without a maximum: above k = 1 the likelihood has none, and scipy's k tends there.
-    """
+    """The GEV of maximum likelihood, by scipy from the fit by PWM; that fit without a maximum, as k tends to 1."""
     start = fit_pwm(sample)
-    if start.scale <= 0:
-        return start
-    found = Gev(*map(float, genextreme.fit(sample, start.shape, loc=start.location, scale=start.scale)))
-    return found if abs(found.shape) < MAX_LIKELIHOOD_SHAPE else start
+    found = genextreme.fit(sample, start.shape, loc=start.location, scale=start.scale) if start.scale > 0 else ()
+    return Gev(*map(float, found)) if found and abs(found[0]) < MAX_LIKELIHOOD_SHAPE else start
 
 
 def _static(sample: Floats) -> Band | None:
