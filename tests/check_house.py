@@ -20,11 +20,11 @@ MOST_SIBLINGS: Final = 13
 MAX_LINES: Final = {
     "agent": 13_308,
     "collector": 9_406,
-    "modeler": 16_012,
+    "modeler": 15_244,
     LABORATORY: 8_470,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 61_591,
+    "tests": 61_207,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
