@@ -19,7 +19,7 @@ MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
     "agent": 13_308,
-    "collector": 9_406,
+    "collector": 9_405,
     "modeler": 15_244,
     LABORATORY: 8_470,
     "alerts": 7_668,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import logging
 import os
 import sys
@@ -15,18 +16,27 @@ from typing import Final
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_collector.auth.keys import Keyring, KeysError
-from barograph_collector.daemon.frozen import Frozen
+from barograph_collector.backup.archive import BackupError
+from barograph_collector.backup.restore import remake
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.options import run_daemon
 from barograph_collector.daemon.reload import Reload
-from barograph_collector.daemon.service import CannotListen, CannotStart, Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.daemon.service import (
+    CannotListen,
+    CannotStart,
+    Exit,
+    Frozen,
+    Shutdown,
+    daemon_registry,
+    serve_metrics,
+)
 from barograph_collector.exporter import Exporter, LakeExporter
 from barograph_collector.lake.keep import Keep
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.sealer import Sealer
 from barograph_collector.server import Collector
 from barograph_collector.settings import CollectorSettings
-from barograph_collector.storage.connection import StoreError
+from barograph_collector.storage.connection import StoreDamaged, StoreError
 from barograph_collector.storage.days.extensions import LakeError
 from barograph_collector.storage.store import LOG, Store, put_journal
 
@@ -58,8 +68,7 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
     state = settings.state or Path()
     keyring = Keyring(settings.keys) if settings.keys else None
     lake = _prepare(settings, state)
-    data, seconds = lake and lake.data, settings.lake_period
-    with Shutdown() as shutdown, Store(state / LOG, lake=data, period_seconds=seconds) as store:
+    with Shutdown() as shutdown, _opened(state, lake, settings.lake_period) as store:
         sealer = None if lake is None else Sealer(store, lake, keep=Keep.read(settings.lake_keep))
         collector = Collector(
             store,
@@ -119,6 +128,27 @@ def _serve(configuration: Configuration[CollectorSettings]) -> int:
         in_time = collector.stop(2 * LEAVE_SECONDS)
         exposition.stop()
     return Exit.OK if in_time and collector.failure is None else Exit.FAILED
+
+
+def _opened(state: Path, lake: Lake | None, period_seconds: float) -> Store:
+    """The log in a state directory, made again of the lake and its journal where it is damaged. Raises StoreError."""
+    open_store = functools.partial(Store, state / LOG, lake=lake and lake.data, period_seconds=period_seconds)
+    try:
+        return open_store()
+    except StoreDamaged as error:
+        if lake is None:
+            raise
+        _log.error("%s", error)
+        try:
+            made = remake(state, lake)
+        except BackupError as missing:
+            raise StoreError(f"{error}. It cannot be made again of the lake: {missing}") from None
+    _log.warning(
+        "made again of the lake and the journal, up to offset %d: what is damaged is in %s",
+        made.backup.head,
+        made.aside,
+    )
+    return open_store()
 
 
 def _prepare(settings: CollectorSettings, state: Path) -> Lake | None:

@@ -323,7 +323,7 @@ def test_a_read_that_waits_is_refused_once_its_key_is_revoked(facility: Facility
     with facility.agent() as agent, Producer(facility.collector.endpoint, "reader", gone) as reader:
         agent.hello(facility.proof())
         reader.send(wire.Read(1, "", 0, 10, tables={"blocks": 0}, seconds=50.0))
-        wait_until(lambda: len(facility.collector._receiver.waits[0]), "it waits")
+        wait_until(lambda: len(facility.collector._receiver.waits), "it waits")
         keys.revoke(facility.directory, "gone")
         facility.refresh()
         agent.append(1, "blocks", 1, blocks(1, job=JOB))

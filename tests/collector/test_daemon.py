@@ -98,7 +98,7 @@ class Failing(Daemon):
         "import threading; from barograph_collector import main as daemon;"
         " from barograph_collector.ingest.writer import DatabaseWriter;"
         " from barograph_collector.storage import store; store.Store.close = lambda self: threading.Event().wait();"
-        " DatabaseWriter._tell = DatabaseWriter._write = lambda self, groups: 1 / 0;"
+        " DatabaseWriter._tell = DatabaseWriter._write = lambda self, *groups: 1 / 0;"
         " raise SystemExit(daemon.main())",
     )
 

@@ -17,12 +17,12 @@ from barograph_agent.protocol.wire import Column
 from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import Round
 from barograph_collector.daemon.families import gauge
-from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output, Runner
+from barograph_collector.daemon.service import Frozen
 from barograph_collector.exporter import Exporter
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from helpers.log import Producer, blocks, collector_on
 
 LOOK_SECONDS = 0.2
@@ -100,7 +100,7 @@ def test_a_scrape_during_a_commit_of_the_collector_waits_until_it_is_counted(
     registry, count = CollectorRegistry(), Counters.count
     scrape = Scrape(registry)
 
-    def slow(self: Counters, entries: Sequence[CheckedRows]) -> None:
+    def slow(self: Counters, entries: Sequence[Entry]) -> None:
         scrape.begin()
         count(self, entries)
 

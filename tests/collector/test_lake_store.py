@@ -19,7 +19,7 @@ from barograph_collector.lake.catalog import CATALOG_FILE
 from barograph_collector.lake.keep import Keep
 from barograph_collector.lake.place import Lake
 from barograph_collector.lake.sealer import RETRY_SECONDS, Sealer
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import LOG, Store
 from helpers.archives import FIRST, WRITTEN, History, asked, followed, paged, selected
 from helpers.clocks import system_at
@@ -95,7 +95,7 @@ def test_rows_are_sealed_archived_read_and_leave(tmp_path: Path, swift: Swift, m
     history.close()
 
 
-def blocks_of(job: str, rows: int, numbers: np.random.Generator) -> CheckedRows:
+def blocks_of(job: str, rows: int, numbers: np.random.Generator) -> Entry:
     """Rows of `blocks` of one job, which cannot be compressed."""
     entry = any_rows("blocks", rows, numbers, 1)
     return entry._replace(columns={**entry.columns, "job": job})

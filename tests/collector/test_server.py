@@ -16,10 +16,10 @@ import pytest
 
 from barograph_agent.protocol import wire
 from barograph_agent.system.disk import Disk
-from barograph_collector import server
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.service import CannotListen
 from barograph_collector.ingest.streams import Streams
+from barograph_collector.net import receiver
 from barograph_collector.server import Collector
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.journal import Journal
@@ -55,7 +55,7 @@ def stored(reader: LogReader, table: str, column: str) -> list[object]:
 def test_streams_that_memory_has_forgotten_come_back_where_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "Streams", partial(Streams, 2))
+    monkeypatch.setattr(receiver, "Streams", partial(Streams, 2))
     with collector_on(tmp_path / "log.duckdb") as collector, ExitStack() as held:
         producers = [held.enter_context(Producer(collector.endpoint, f"s{number}")) for number in range(8)]
         for seq in range(1, 4):

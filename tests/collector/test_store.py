@@ -20,19 +20,18 @@ from barograph_agent.system.system import SYSTEM
 from barograph_collector.storage.connection import StoreError
 from barograph_collector.storage.days.retention import DAY_SECONDS, Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS
-from barograph_collector.storage.migrations import VERSION
 from barograph_collector.storage.pages import READ_BYTES
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 from helpers.log import blocks
 
 
-def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
-    return CheckedRows(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
+def entry(table: str, rows: int, values: dict[str, object]) -> Entry:
+    return Entry(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
 
 
-def sites(count: int, text: str) -> CheckedRows:
+def sites(count: int, text: str) -> Entry:
     return entry(
         "sites",
         count,
@@ -162,6 +161,7 @@ def test_a_file_that_is_not_a_log_is_refused_in_one_line(tmp_path: Path) -> None
         Store(garbage)
     assert str(refusal.value) == (
         f'cannot open the log {garbage}: The file "{garbage}" exists, but it is not a valid DuckDB database file!'
+        f"; restore a backup: barograph restore --replace BACKUP --state {tmp_path}"
     )
     with pytest.raises(StoreError, match=f"^cannot open the log {tmp_path}: .*Is a directory$"):
         Store(tmp_path)
@@ -511,16 +511,3 @@ def test_new_columns_are_added_to_all_partitions(tmp_path: Path, monkeypatch: py
         assert page.columns["ended_at"].tolist() == [0.0, 0.0, 0.0, 1e9 + 0.1]
         with store.cursor() as cursor:
             assert cursor.execute("SELECT count(ended_at) FROM blocks").fetchall() == [(4,)]
-
-
-def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "log.duckdb"
-    Store(path).close()
-    with duckdb.connect(str(path)) as newer:
-        newer.execute("UPDATE meta SET version = 99")
-    with pytest.raises(StoreError) as refusal:
-        Store(path)
-    assert str(refusal.value) == (
-        f"cannot use the log {path}: it is of version 99, expected at most {VERSION}:"
-        " it was written by a newer Barograph"
-    )

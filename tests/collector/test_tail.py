@@ -17,7 +17,7 @@ from barograph_collector.query.sql import Querier
 from barograph_collector.server import Collector
 from barograph_collector.storage.layout import JOURNAL
 from barograph_collector.storage.messages import replayed
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import Store
 from helpers.log import Producer, blocks, collector_on, wait_until
 
@@ -25,7 +25,7 @@ FROM_START = {"blocks": 0, "events": 0, "runs": 0}
 LIMIT = 10_000
 
 
-def entry(table: str, rows: int, first: int) -> CheckedRows:
+def entry(table: str, rows: int, first: int) -> Entry:
     if table == "blocks":
         values: dict[str, Any] = blocks(rows, first, job=f"test/{first}.0.0")
     else:
@@ -33,7 +33,7 @@ def entry(table: str, rows: int, first: int) -> CheckedRows:
             name: [f"{name}/{first + i}" for i in range(rows)] if kind.is_text else np.arange(rows) + first
             for name, kind in TABLES[table].columns.items()
         }
-    return replayed(wire.encode(wire.append("s", 1, table, rows, values))).entry
+    return replayed(wire.encode(wire.append("s", 1, table, rows, values)))
 
 
 def plain(found: tuple[int, dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -42,13 +42,13 @@ def plain(found: tuple[int, dict[str, Any]]) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.fixture
-def entries() -> list[CheckedRows]:
+def entries() -> list[Entry]:
     random = np.random.default_rng(3)
     tables = random.choice(["blocks", "events", "sites"], 12)
     return [entry(str(table), int(random.integers(1, 5)), 10 * at) for at, table in enumerate(tables)]
 
 
-def test_rounds_of_the_tail_are_those_of_the_database_afterwards(tmp_path: Path, entries: list[CheckedRows]) -> None:
+def test_rounds_of_the_tail_are_those_of_the_database_afterwards(tmp_path: Path, entries: list[Entry]) -> None:
     with Store(tmp_path / "log.duckdb") as store:
         store.commit(entries[:4], {JOURNAL: 4})
         committed = store.head
@@ -65,7 +65,7 @@ def test_rounds_of_the_tail_are_those_of_the_database_afterwards(tmp_path: Path,
         assert not news[-2]
 
 
-def test_a_round_from_before_the_tail_ends_where_the_database_ends(tmp_path: Path, entries: list[CheckedRows]) -> None:
+def test_a_round_from_before_the_tail_ends_where_the_database_ends(tmp_path: Path, entries: list[Entry]) -> None:
     with Store(tmp_path / "log.duckdb") as store:
         committed = store.commit(entries[:4], {JOURNAL: 4})
         store.tail.add(entries[4:])

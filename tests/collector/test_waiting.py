@@ -16,9 +16,9 @@ from barograph_collector.client.follow import Follower
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.ingest import writer
 from barograph_collector.net import receiver, waiting_reads
-from barograph_collector.net.waiting_reads import READS, FinalScores, WaitingRead, WaitingReads
+from barograph_collector.net.waiting_reads import WaitingRead, WaitingReads
 from barograph_collector.server import Collector
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from helpers.clocks import system_at
 from helpers.log import DEADLINE_SECONDS, Producer, blocks, collector_on, wait_until
 from helpers.up import free_ports
@@ -37,8 +37,7 @@ class World:
         self.now = 0.0
         self.heads = dict.fromkeys(("blocks", "runs"), 0)
         self.reads = WaitingReads(
-            lambda read: any(self.heads.get(table, 1) > after for table, after in (read.tables or {"": -1}).items()),
-            lambda: self.now,
+            lambda tables: any(self.heads.get(table, 1) > after for table, after in tables.items()), lambda: self.now
         )
 
 
@@ -46,11 +45,13 @@ def names(found: list[WaitingRead]) -> list[bytes]:
     return [one.peer for one in found]
 
 
-def test_a_client_that_fills_the_list_ends_its_own_waits() -> None:
+def test_a_client_that_fills_the_list_ends_its_own_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 64
+    monkeypatch.setattr(waiting_reads, "MAX_READS", most)
     reads = World().reads
     assert [reads.add(b"honest", "key of another", read()) for _ in range(2)] == [[], []]
-    ended = [peer for number in range(3 * READS) for peer in names(reads.add(b"%d" % number, "greedy", read()))]
-    assert ended == [b"%d" % number for number in range(2 * READS + 2)]
+    ended = [peer for number in range(3 * most) for peer in names(reads.add(b"%d" % number, "greedy", read()))]
+    assert ended == [b"%d" % number for number in range(2 * most + 2)]
     assert names(reads.take_all())[:2] == [b"honest", b"honest"]
 
 
@@ -61,7 +62,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def waiting(collector: Collector) -> int:
-    return len(collector._receiver.waits[0])
+    return len(collector._receiver.waits)
 
 
 def test_rows_are_sent_to_all_that_wait_for_them_and_nobody_else_is_held_up(collector: Collector) -> None:
@@ -260,18 +261,17 @@ def test_the_final_score_of_a_job_is_sent_to_whom_waits_for_it_without_a_commit(
     with ExitStack() as held:
         collector = held.enter_context(collector_on(tmp_path / "log.duckdb"))
         alerts, agent, late = (held.enter_context(Producer(collector.endpoint, name)) for name in ("a", "b", "c"))
-        finals = collector._receiver.waits[1]
         alerts.hello()
         alerts.append(1, "blocks", 1, blocks(1))
         wait_until(lambda: collector.counters.rows["blocks"] == 1, "the first row after a pause is committed")
         agent.send(verdict(1))
-        wait_until(lambda: len(finals) == 1, "it waits")
+        wait_until(lambda: waiting(collector) == 1, "it waits")
         for seq, (job, final) in enumerate([("lab/1.0.0", 0), ("lab/2.0.0", 1), ("lab/1.0.0", 1)], 2):
-            assert len(finals) == 1
+            assert waiting(collector) == 1
             alerts.append(seq, "scores", 1, scores(job, final))
             alerts.receive_ack(seq)
         answer = agent.receive(wire.Rows)
-        assert (answer.request, answer.rows, sentence(answer), len(finals)) == (1, 1, "verdict 1", 0)
+        assert (answer.request, answer.rows, sentence(answer), waiting(collector)) == (1, 1, "verdict 1", 0)
         late.send(verdict(2))
         assert sentence(late.receive(wire.Rows)) == "verdict 1"
         wait_until(lambda: not collector._receiver._unanswered, "nothing is unanswered")
@@ -289,23 +289,18 @@ def test_a_wait_for_a_final_score_ends_with_the_last_score(collector: Collector)
         assert sentence(client.receive(wire.Rows)) == "verdict 0"
 
 
-def test_waits_for_final_scores_end_in_time_and_are_limited_as_are_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_final_scores_end_in_time_and_jobs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    finals = FinalScores()
-    reads = WaitingReads(finals.is_ready, lambda: now, 2, waiting_reads.MAX_FINAL_SECONDS)
+    reads = WaitingReads(lambda tables: False, lambda: now)
     assert reads.must_wait(verdict(1))
-    assert reads.seconds() is None
-    asked = [(b"a", 1.0), (b"b", 1e300), (b"c", 2.0)]
-    assert [names(reads.add(peer, "", verdict(1, seconds))) for peer, seconds in asked] == [[], [], [b"a"]]
+    assert [reads.add(peer, "", verdict(1, seconds)) for peer, seconds in [(b"b", 1e300), (b"c", 2.0)]] == [[], []]
     assert (reads.seconds(), reads.take_due()) == (2.0, [])
     now = 2.0
     assert names(reads.take_due()) == [b"c"]
-    assert reads.seconds() == waiting_reads.MAX_FINAL_SECONDS - 2.0
-    assert names(reads.take_all()) == [b"b"]
-    assert (reads.seconds(), len(reads)) == (None, 0)
+    assert reads.seconds() == waiting_reads.MAX_SECONDS - 2.0
     monkeypatch.setattr(waiting_reads, "MAX_JOBS", 5)
     for number in range(9):
         columns = wire.pack(scores(f"lab/{number}.0.0", 1), wire.TABLES["scores"].columns)  # type: ignore[arg-type]
-        finals.add(CheckedRows("scores", 1, columns))
-    kept = [finals.is_ready(msgspec.structs.replace(verdict(1), job=f"lab/{number}.0.0")) for number in (0, 8)]
-    assert kept == [False, True]
+        reads.add_final(Entry("scores", 1, columns))
+    jobs = (msgspec.structs.replace(verdict(1), job=f"lab/{number}.0.0") for number in (0, 8))
+    assert [reads.is_ready(read) for read in jobs] == [False, True]

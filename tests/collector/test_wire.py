@@ -152,7 +152,7 @@ def test_rows_that_an_earlier_version_stored_are_replayed_whatever_their_values_
     columns = dict.fromkeys(TABLES["runs"].columns, 1) | {"job": "j", "runtime_seconds": -1.0}
     message = wire.append("s", 1, "runs", 1, columns)
     assert messages.appended(message, wire.encode(message), 0.0).refusal is not None
-    assert messages.replayed(wire.encode(message)).entry.columns["runtime_seconds"] == -1.0
+    assert messages.replayed(wire.encode(message)).columns["runtime_seconds"] == -1.0
 
 
 def test_a_reader_leaves_out_a_column_that_it_does_not_know_a_collector_refuses_it() -> None:

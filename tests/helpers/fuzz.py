@@ -200,7 +200,7 @@ def messages(count: int, seed: int) -> Counter[str]:
             case wire.Append():
                 item = intake.appended(message, frame, 0.0)
                 found["refused" if item.refusal else "accepted"] += 1
-                assert item.entry.rows <= wire.MAX_ROWS
+                assert item.rows <= wire.MAX_ROWS
             case wire.Skip():
                 intake.skipped(message, 0.0)
                 found["accepted"] += 1

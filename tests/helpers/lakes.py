@@ -23,16 +23,16 @@ from barograph_collector.lake.sealer import Sealer
 from barograph_collector.storage.days.data_path import DATA
 from barograph_collector.storage.days.extensions import extension
 from barograph_collector.storage.layout import LOG_COLUMNS, OFFSET, restored
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import Store
 
 
-def entry(table: str, rows: int, values: dict[str, object]) -> CheckedRows:
+def entry(table: str, rows: int, values: dict[str, object]) -> Entry:
     """Rows as they come from a message."""
-    return CheckedRows(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
+    return Entry(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
 
 
-def any_rows(table: str, rows: int, random: np.random.Generator, clusters: int = 3) -> CheckedRows:
+def any_rows(table: str, rows: int, random: np.random.Generator, clusters: int = 3) -> Entry:
     """Rows of a table with values of every kind, of jobs of several clusters."""
     values: dict[str, object] = {}
     for name, kind in TABLES[table].columns.items():
@@ -47,7 +47,7 @@ def any_rows(table: str, rows: int, random: np.random.Generator, clusters: int =
     return entry(table, rows, values)
 
 
-def job_row(job: str, user: str, number: int) -> CheckedRows:
+def job_row(job: str, user: str, number: int) -> Entry:
     """A row of `jobs`."""
     values: dict[str, object] = {}
     for name, kind in TABLES["jobs"].columns.items():

@@ -17,7 +17,7 @@ from barograph.cli import main
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.days.retention import DAY_SECONDS
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import LOG, Store
 from barograph_lab.history import LakePlace
 from barograph_lab.studies.alerts.pairs import MeasuredRun
@@ -34,7 +34,7 @@ from helpers.log import blocks
 FIRST, DAYS, OF_RUN = 20_000, 3, 30
 
 
-def one_row(table: str, **values: object) -> CheckedRows:
+def one_row(table: str, **values: object) -> Entry:
     """A row, empty or 0 where nothing else is given."""
     return entry(table, 1, {name: "" if kind.is_text else 0 for name, kind in TABLES[table].columns.items()} | values)
 
@@ -202,7 +202,7 @@ def test_a_dask_cluster_reads_the_lake(
     assert "computed here" not in capsys.readouterr().err
 
 
-def published(root: Path, entries: list[CheckedRows], day: int = FIRST) -> str:
+def published(root: Path, entries: list[Entry], day: int = FIRST) -> str:
     """A lake with these rows, and a block of the next day."""
     made = Lake.at(root / "lake")
     with Store(root / LOG, system=calendar_at(lambda: day * DAY_SECONDS + 3600.0), lake=made.data) as store:

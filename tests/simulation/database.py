@@ -22,7 +22,7 @@ from barograph_collector.storage.days.periods import OpenPeriod, Periods
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL, LOG_COLUMNS, OFFSET
 from barograph_collector.storage.pages import READ_BYTES, LogPage, _weights
-from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
+from barograph_collector.storage.rows import Entry, numbered, to_arrow
 
 
 class _Sorted(NamedTuple):
@@ -183,9 +183,9 @@ class SimulatedDatabase:
     def marks(self, streams: Collection[str]) -> dict[str, int]:
         return {name: seq for name, seq in self._tables.marks.items() if name in streams}
 
-    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int, period: int = 0) -> int:
+    def commit(self, entries: Sequence[Entry], marks: Mapping[str, int], day: int, period: int = 0) -> int:
         by_table, head, heads = numbered(entries, self.head, self.heads)
-        new = {name: to_arrow(name, same, offsets) for name, (same, offsets) in by_table.items()}
+        new = {name: to_arrow(name, same) for name, same in by_table.items()}
         if self._tables.fails():
             raise duckdb.IOException("the simulated disk of the database failed")
         size, days = self._tables.rows_of_day, self._tables.days

@@ -12,7 +12,7 @@ from barograph_alerts.main import TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.runner import Output
 from barograph_collector.storage import messages
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_modeler.learning.learner import Learner
 from simulation.database import SimulatedDatabase, Tables
 from simulation.facility import Facility, SimulatedJob
@@ -23,7 +23,7 @@ PER_SECOND = 40.0
 
 
 @functools.cache
-def healthy_history() -> tuple[CheckedRows, ...]:
+def healthy_history() -> tuple[Entry, ...]:
     """Rows of `bands` and `paces`."""
     root = Path(tempfile.mkdtemp(prefix="reference-"))
     try:
@@ -43,7 +43,7 @@ def healthy_history() -> tuple[CheckedRows, ...]:
         shutil.rmtree(root, ignore_errors=True)
     learner = Learner(clock=lambda: 0.0)
     database = SimulatedDatabase(facility.tables)
-    found: list[CheckedRows] = []
+    found: list[Entry] = []
     for table in ("jobs", "blocks", "runs", "scores"):
         learner.observe(table, database.read(table, 0, 10**6).columns, facility.server.clock.now())
     for _ in range(5):
@@ -52,12 +52,12 @@ def healthy_history() -> tuple[CheckedRows, ...]:
     return tuple(found)
 
 
-def checked(output: Output) -> CheckedRows:
+def checked(output: Output) -> Entry:
     """Rows as the collector stores them."""
     message = wire.append("reference", 1, output.table, output.rows, output.columns)
     item = messages.appended(message, b"", 0.0)
     assert item.refusal is None, item.refusal
-    return item.entry
+    return item
 
 
 def alarms_without_pipeline(tables: Tables) -> set[str]:

@@ -58,7 +58,7 @@ def unpublished(tables: Tables, journal: Journal, position: int) -> dict[str, di
     """
     later = Tables()
     database = SimulatedDatabase(later)
-    entries = [replayed(frame).entry for _, frame in journal.replay(tables.marks.get(JOURNAL, 0), journal.last)]
+    entries = [replayed(frame) for _, frame in journal.replay(tables.marks.get(JOURNAL, 0), journal.last)]
     if entries:
         database.commit(entries, {}, 0)
     found = {}

@@ -36,7 +36,7 @@ from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.archive import SealedFile
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.journal import Journal
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
 from helpers.lakes import any_rows
@@ -440,7 +440,7 @@ def test_the_stand_in_answers_as_the_database_does(tmp_path: Path) -> None:
 NAMES = ("jobs", "events", "runs")
 
 
-def some_rows(random: Random) -> CheckedRows:
+def some_rows(random: Random) -> Entry:
     """A few rows of one of the tables."""
     table, rows = random.choice(NAMES), random.randrange(1, 4)
     columns = {
@@ -449,7 +449,7 @@ def some_rows(random: Random) -> CheckedRows:
         else np.arange(rows).astype(kind.dtype).tobytes()
         for name, kind in TABLES[table].columns.items()
     }
-    return CheckedRows(table, rows, columns)
+    return Entry(table, rows, columns)
 
 
 def same(one: object, other: object) -> None:

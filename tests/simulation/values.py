@@ -33,7 +33,7 @@ from barograph_alerts.main import TABLES as ALERTS_TABLES
 from barograph_alerts.processor import Scorer
 from barograph_collector.daemon.runner import Output
 from barograph_collector.storage import messages
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.forecasts.library import PredictorLibrary
 from barograph_modeler.learning.learner import Learner
@@ -187,7 +187,7 @@ class Service:
         )
         self.registry.register(AlertsExporter(self.scorer, lambda: self.now, labels=("user",)))
         self.offset = 0
-        self.log: list[CheckedRows] = []
+        self.log: list[Entry] = []
         """All rows, of the agent and of the daemons."""
         self.now = NOW
         self.found: Counter[str] = Counter()
@@ -209,8 +209,8 @@ class Service:
         self.found["refused" if item.refusal else "accepted"] += 1
         if item.refusal is not None:
             return None
-        self.log.append(item.entry)
-        return append.table, self._columns(item.entry.table, item.entry.rows, item.entry.columns)
+        self.log.append(item)
+        return append.table, self._columns(item.table, item.rows, item.columns)
 
     def _columns(self, table: str, rows: int, columns: Any) -> dict[str, Any]:
         kinds = TABLES[table].columns
@@ -237,7 +237,7 @@ class Service:
         append = wire.append("daemon", 1, output.table, output.rows, output.columns)
         append = msgspec.msgpack.decode(wire.encode(append), type=wire.Append)
         checked = wire.check(append.columns, TABLES[output.table].columns, output.rows)
-        self.log.append(CheckedRows(output.table, output.rows, checked))
+        self.log.append(Entry(output.table, output.rows, checked))
         return self._columns(output.table, output.rows, checked)
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
 from barograph_collector.auth.keys import Keyring
 from barograph_collector.auth.rate_limit import TokenBuckets
+from barograph_collector.storage import messages
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.layout import DAILY
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 
 CONCLUSIONS: Final = frozenset(
     {"assignments", "bands", "paces", "models", "predictions", "outcomes", "scores", "suspects"}
@@ -31,6 +32,12 @@ MAX_KEPT_BYTES: Final = 2**30
 """What the agents of one user may append to them in a day."""
 JOBS_KEPT: Final = 200_000
 """Limit of the owners of jobs, and of the grants of streams, in memory; the least recently used are evicted."""
+SECONDS_PER_EVENT: Final = 60.0
+"""For each producer, on average."""
+MAX_EVENTS: Final = 40
+"""The same at once."""
+MAX_UNRECORDED: Final = 100_000
+"""Producers whose rows are counted until they get a row again; beyond it the oldest number is lost."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -78,7 +85,7 @@ class Grant:
         if table not in self.tables and table in TABLES:
             raise Refused("forbidden", f"table is {table!r}, expected one of {', '.join(sorted(self.tables))}")
 
-    def check(self, entry: CheckedRows) -> Mapping[str, wire.Wire]:
+    def check(self, entry: Entry) -> Mapping[str, wire.Wire]:
         """The columns, in `jobs` with the user of the credential. Raises Refused for rows of another job."""
         if self.claim is None:
             return entry.columns
@@ -96,17 +103,10 @@ EVERYTHING: Final = Grant("", frozenset(TABLES), None)
 class Authorization:
     """Decides what clients may do. Belongs to the receive thread. All checks raise Refused."""
 
-    def __init__(
-        self,
-        keyring: Keyring | None,
-        *,
-        owners: Mapping[str, str],
-        rows_per_second: float,
-        clock: Callable[[], float],
-    ) -> None:
-        """owners: users of the latest jobs in the log. clock: monotonic, in seconds."""
+    def __init__(self, keyring: Keyring | None, rows_per_second: float, clock: Callable[[], float]) -> None:
+        """clock: monotonic, in seconds."""
         self._keyring = keyring
-        self._owners = OrderedDict(owners)
+        self._owners: OrderedDict[str, str] = OrderedDict()
         self._jobs: OrderedDict[bytes, str] = OrderedDict()
         self._grants: OrderedDict[str, Grant] = OrderedDict()
         self._buckets = TokenBuckets(rows_per_second, clock)
@@ -183,6 +183,32 @@ class Authorization:
         if client is None:
             raise Refused("key", "this key is unknown, or was revoked")
         return client.role
+
+
+class EventLimit:
+    """Limit of the rows of `events`, which are never dropped, that refused and dropped messages get."""
+
+    def __init__(self, admission: Authorization, clock: Callable[[], float]) -> None:
+        """clock: monotonic, in seconds."""
+        self._admission = admission
+        self._buckets = TokenBuckets(1 / SECONDS_PER_EVENT, clock, MAX_EVENTS * SECONDS_PER_EVENT)
+        self._unrecorded: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def limited(self, grant: Grant, entry: Entry) -> Entry:
+        """The record of a message: without a row where its producer has had too many, whose next one counts it too."""
+        producer, columns = grant.producer(entry.stream), dict[str, Any](entry.columns)
+        key, rows = (producer, columns["kind"]), columns["rows"]
+        rows = min(self._unrecorded.pop(key, 0) + rows, 2**62)
+        try:
+            if self._buckets.consume(producer, 1):
+                self._admission.check_kept(grant, entry.table, len(entry.frame))
+                return messages.with_rows(entry, rows)
+        except Refused:
+            pass
+        self._unrecorded[key] = rows
+        if len(self._unrecorded) > MAX_UNRECORDED:
+            self._unrecorded.popitem(last=False)
+        return messages.with_rows(entry, None)
 
 
 def _put(kept: OrderedDict[K, V], key: K, value: V) -> None:

@@ -105,14 +105,14 @@ def restore_from_lake(
             left.unlink(missing_ok=True)
         lake.data.check(known=True)
         is_known = journal is not None and _opened(journal, system).owner == name
-        until, position = _fill(name, lake, part, is_known=is_known)
+        until, position, mark = _fill(name, lake, part, is_known=is_known)
         if journal is None:
             _jump(part)
         else:
-            with contextlib.closing(Database(part, lake.data)) as database:
-                check_journal(_opened(journal, system), name, database.journal_mark)
-        aside = _put_log(part, state, None, replace=replace, system=system)
-        if journal is not None:
+            check_journal(_opened(journal, system), name, mark)
+        stays = journal == state / JOURNAL_FOLDER
+        aside = _put_log(part, state, None, replace=replace, stays=stays, system=system)
+        if journal is not None and not stays:
             put_journal(state, journal, system.disk)
         with Store(state / LOG, system=system, lake=lake.data) as store:
             head = store.head if journal is not None else position
@@ -120,6 +120,12 @@ def restore_from_lake(
             found = Backup(name, until, head, store.database.row_counts())
         later = max(_head_of(aside) - head, 0) if aside is not None else 0
         return Restored(found, aside, unfinished, later, journal is not None)
+
+
+def remake(state: Path, lake: Lake, system: System = SYSTEM) -> Restored:
+    """Make a log with a damaged database again of lake and journal. Raises BackupError where they lack rows."""
+    journal = state / JOURNAL_FOLDER
+    return restore_from_lake(_opened(journal, system).owner, lake, state, journal=journal, replace=True, system=system)
 
 
 def check_journal(journal: Journal, name: str, mark: int) -> None:
@@ -154,8 +160,8 @@ def _opened(directory: Path, system: System) -> Journal:
     return Journal(directory, system=system)
 
 
-def _fill(name: str, lake: Lake, part: Path, *, is_known: bool) -> tuple[float, int]:
-    """Make a database of what the lake has; returns the time of its newest row (Unix seconds) and its last offset.
+def _fill(name: str, lake: Lake, part: Path, *, is_known: bool) -> tuple[float, int, int]:
+    """Make a database of what the lake has; returns the time of its newest row (Unix seconds), its offset and its mark.
 
     is_known: whether there was such a log, although the lake may have nothing of it.
     """
@@ -194,7 +200,8 @@ def _fill(name: str, lake: Lake, part: Path, *, is_known: bool) -> tuple[float, 
             columns = quoted(LOG_COLUMNS[file.table])
             rows = f'SELECT {columns} FROM {archive.source([file])} ORDER BY "{OFFSET}"'
             log.execute(f'INSERT INTO "{target}" ({columns}) {rows}')
-    return max((file.last_at for file in described), default=0.0), position
+        database.checkpoint()
+    return max((file.last_at for file in described), default=0.0), position, marks[JOURNAL]
 
 
 def _note_unfinished(store: Store, until: float) -> int:
@@ -220,7 +227,8 @@ def _check_place(state: Path, *, replace: bool) -> list[Path]:
     cannot be opened otherwise may be replaced.
     """
     log = state / LOG
-    present = [path for path in (log, log.with_name(f"{LOG}.wal"), state / JOURNAL_FOLDER) if path.exists()]
+    files = (LOG, f"{LOG}.wal", f"{LOG}.undo", JOURNAL_FOLDER)
+    present = [state / name for name in files if (state / name).exists()]
     if present and not replace:
         raise BackupError(f"{present[0]}: exists, expected no log; --replace puts it aside")
     try:
@@ -233,10 +241,12 @@ def _check_place(state: Path, *, replace: bool) -> list[Path]:
     return present
 
 
-def _put_log(part: Path, state: Path, head: int | None, *, replace: bool, system: System) -> Path | None:
+def _put_log(
+    part: Path, state: Path, head: int | None, *, replace: bool, stays: bool = False, system: System
+) -> Path | None:
     """Make a file the log of a state directory; returns where one that was there is now.
 
-    head: the last offset of a backup, None for a log that was made of the lake.
+    head: the last offset of a backup, None for a log that was made of the lake. stays: whether the journal does.
 
     Raises BackupError, OSError, and StoreError where a collector has the log open.
     """
@@ -246,7 +256,9 @@ def _put_log(part: Path, state: Path, head: int | None, *, replace: bool, system
         aside = state / f"replaced-{time.strftime('%Y%m%dT%H%M%S', time.localtime(system.clock.now()))}"
         aside.mkdir(mode=0o700)
         for path in present:
-            if path.exists():
+            if path == log:
+                (aside / LOG).hardlink_to(log)  # always there: a collector without it would begin another log
+            elif path.exists() and not (stays and path.name == JOURNAL_FOLDER):
                 path.rename(aside / path.name)
     (state / RESTORED).unlink(missing_ok=True)
     if head is not None:
@@ -268,5 +280,6 @@ def _head_of(aside: Path) -> int:
 def _jump(log: Path) -> None:
     """Let the log go on with offsets beyond JUMP, by a mark of the journal."""
     last = f"coalesce(max(seq) FILTER (stream = '{JOURNAL}'), 0), coalesce(max(\"{OFFSET}\"), 0) + {JUMP}"
-    with connect(log) as connection, transaction(connection):
+    with connect(log) as connection:
         connection.execute(f'INSERT INTO "{STREAMS}" SELECT \'{JOURNAL}\', {last} FROM "{STREAMS}"')
+        connection.execute("CHECKPOINT")

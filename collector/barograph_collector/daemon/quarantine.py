@@ -7,6 +7,7 @@ import logging
 import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from prometheus_client.core import Metric
@@ -94,15 +95,15 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+@dataclass(eq=False)
 class QuarantineExporter(Collector):
     """Exposes what a processor could not handle."""
 
-    def __init__(self, quarantine: Quarantine) -> None:
-        self._quarantine = quarantine
+    quarantine: Quarantine
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
-        found = self._quarantine
+        found = self.quarantine
         text = "Exceptions while rows were processed, by table or step."
         failures = [((place,), number) for place, number in found.failures.items()]
         yield counter("barograph_processing_failures", text, failures, "place")

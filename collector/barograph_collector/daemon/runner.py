@@ -21,11 +21,10 @@ from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.client.follow import Follower, LogWriter
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
-from barograph_collector.daemon.frozen import Frozen
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
 from barograph_collector.daemon.reload import Reload
-from barograph_collector.daemon.service import Exit, Shutdown, daemon_registry, serve_metrics
+from barograph_collector.daemon.service import Exit, Frozen, Shutdown, daemon_registry, serve_metrics
 from barograph_collector.daemon.settings import FollowerSettings, load_key
 from barograph_collector.daemon.source import WAIT_SECONDS, LogSource, SourceExporter
 

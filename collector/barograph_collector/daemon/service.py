@@ -20,6 +20,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 MAX_REQUESTS: Final = 64
 """Requests over HTTP that are answered at once."""
@@ -137,6 +139,23 @@ def daemon_registry(daemon: str) -> tuple[CollectorRegistry, Callable[[], None]]
     return registry, heartbeat.set_to_current_time
 
 
+@dataclass(eq=False)
+class Frozen(Collector):
+    """What an exporter exposes, rendered while the state that it reads is still.
+
+    still: held by whoever changes that state, from one consistent state to the next. So a scrape waits for the end of a
+    step, and nothing is copied or rendered when nobody scrapes.
+    """
+
+    exporter: Collector
+    still: threading.Lock
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, with samples of one state."""
+        with self.still:
+            return list(self.exporter.collect())
+
+
 def host_and_port(text: str) -> tuple[str, int]:
     """Split `HOST:PORT`. Raises argparse.ArgumentTypeError."""
     host, _, port = text.rpartition(":")
@@ -154,8 +173,13 @@ class _Handler(WSGIRequestHandler):
         pass
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each of at most MAX_REQUESTS requests; further connections are closed."""
+def _cut(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+class MetricsServer(ThreadingMixIn, WSGIServer):
+    """The HTTP server of /metrics: a thread for each request, of MAX_REQUESTS at most; others are closed."""
 
     daemon_threads = True
 
@@ -164,13 +188,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._free = threading.BoundedSemaphore(MAX_REQUESTS)
         super().__init__(address, handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: D102
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: D102
         # In all: each byte may come within the time limit of the one before it.
         timer = threading.Timer(WHOLE_SECONDS, _cut, [request])
         timer.daemon = True
@@ -184,23 +208,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that sends nothing, or goes away, is no error of this daemon."""
 
-
-def _cut(request: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
-
-
-@dataclass(frozen=True)
-class MetricsServer:
-    """The HTTP server of /metrics and its thread."""
-
-    server: WSGIServer
-    thread: threading.Thread
-
     @property
     def address(self) -> tuple[str, int]:
         """The host and the port that are listened on."""
-        host, port = self.server.server_address[:2]
+        host, port = self.server_address[:2]
         return str(host), int(port)
 
     @property
@@ -209,11 +220,16 @@ class MetricsServer:
         host, port = self.address
         return f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
 
+    def start(self) -> None:
+        """Serve in a thread."""
+        self._thread = threading.Thread(target=self.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
     def stop(self) -> None:
         """Stop the server and free the port."""
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
 
 
 def serve_metrics(
@@ -230,9 +246,8 @@ def serve_metrics(
         return others.get(request["PATH_INFO"], metrics)(request, start_response)
 
     try:
-        server = make_server(host, port, route, _Server, _Handler)
+        server = make_server(host, port, route, MetricsServer, _Handler)
     except (OSError, OverflowError) as error:
         raise CannotListen(f"http://{host}:{port}", error) from None
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
-    return MetricsServer(server, thread)
+    server.start()
+    return server

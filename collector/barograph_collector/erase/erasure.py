@@ -13,8 +13,7 @@ import duckdb
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.lake.catalog import Catalog
-from barograph_collector.lake.files import LakeFiles
-from barograph_collector.lake.layout import columns
+from barograph_collector.lake.files import LakeFiles, columns
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import StoreError, reason_of
 from barograph_collector.storage.days.archive import FileName, SealedFile

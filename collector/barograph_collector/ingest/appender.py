@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.storage.journal import Journal
-from barograph_collector.storage.messages import Item
+from barograph_collector.storage.rows import Entry
 
 GROUP_BYTES: Final = 16 * 2**20
 RETRY_SECONDS: Final = 0.25
@@ -34,46 +34,44 @@ def gathered(waiting: queue.SimpleQueue[T | None], most: int, size: Callable[[T]
 
 
 class DurableGroup(NamedTuple):
-    """Items that became durable together: the journal's number of the last item, and the time (monotonic)."""
+    """Entries that became durable together: the journal's number of the last entry, and the time (monotonic)."""
 
-    items: list[Item]
+    entries: list[Entry]
     number: int
     at: float
 
 
 @dataclass
 class Appender:
-    """Group commit: items queued during a sync are written and synced by the next one. A None ends the thread."""
+    """Group commit: entries queued during a sync are written and synced by the next one. A None ends the thread."""
 
     journal: Journal
-    items: queue.SimpleQueue[Item | None]
+    entries: queue.SimpleQueue[Entry | None]
     groups: queue.SimpleQueue[Any]
-    durable: Callable[[list[Item]], None]
-    """Called with each group after its sync."""
     system: System = SYSTEM
     _ending: threading.Event = field(init=False)
 
     def __post_init__(self) -> None:
         self._ending = self.system.threads.event()
 
-    def run(self) -> None:
-        """Work until the end of the queue."""
-        while items := gathered(self.items, GROUP_BYTES, lambda item: len(item.frame)):
-            number = self._append(items)
+    def run(self, durable: Callable[[list[Entry]], None]) -> None:
+        """Work until the end of the queue. durable: called with each group after its sync."""
+        while entries := gathered(self.entries, GROUP_BYTES, lambda entry: len(entry.frame)):
+            number = self._append(entries)
             if number is None:
                 break
             # Before the acknowledgement: a read that follows it waits for the groups queued here.
-            self.groups.put(DurableGroup(items, number, self.system.clock.monotonic()))
-            self.durable(items)
+            self.groups.put(DurableGroup(entries, number, self.system.clock.monotonic()))
+            durable(entries)
         self.groups.put(None)
 
     def end(self) -> None:
         """Give up waiting for free disk space."""
         self._ending.set()
 
-    def _append(self, items: list[Item]) -> int | None:
-        """The journal's number of the last item. Retries while the disk is full; None where `end` was called."""
-        frames = [item.frame for item in items]
+    def _append(self, entries: list[Entry]) -> int | None:
+        """The journal's number of the last entry. Retries while the disk is full; None where `end` was called."""
+        frames = [entry.frame for entry in entries]
         failing = False
         while True:
             try:

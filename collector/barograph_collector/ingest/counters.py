@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from barograph_agent.protocol.tables import TABLES
 from barograph_agent.protocol.wire import DROPS
-from barograph_collector.storage.rows import CheckedRows, numbers, texts
+from barograph_collector.storage.rows import Entry, numbered, numbers, texts
 
 RESULTS: Final = ("accepted", "duplicate", "refused")
 REASONS: Final = (
@@ -98,11 +98,9 @@ class Counters:
         """Age of the oldest acknowledged rows that are not in the database. now: monotonic, in seconds."""
         return now - self.waiting_since if self.waiting_since else 0.0
 
-    def count(self, entries: Sequence[CheckedRows]) -> None:
+    def count(self, entries: Sequence[Entry]) -> None:
         """Count committed rows, and the figures of agents in them."""
-        by_table: dict[str, list[CheckedRows]] = {}
-        for entry in entries:
-            by_table.setdefault(entry.table, []).append(entry)
+        by_table, _, _ = numbered(entries, 0, {})
         for table, same in by_table.items():
             rows = sum(entry.rows for entry in same)
             self.rows[table] += rows

@@ -14,10 +14,10 @@ import duckdb
 from barograph_agent.system.system import SYSTEM, System
 from barograph_collector.ingest.appender import DurableGroup
 from barograph_collector.ingest.counters import Counters
-from barograph_collector.storage.connection import StoreError, reason_of
+from barograph_collector.storage.connection import StoreDamaged, StoreError, reason_of
 from barograph_collector.storage.days.retention import Retention
 from barograph_collector.storage.layout import JOURNAL
-from barograph_collector.storage.messages import Item
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import Store
 from barograph_collector.storage.tail import TAIL_BYTES, TAIL_ROWS
 
@@ -67,18 +67,13 @@ class Task:
 
 @dataclass
 class DatabaseWriter:
-    """Commits groups in the order of the journal, up to a None in the queue.
-
-    stored: called with each batch after its commit. news: called after each extension of the tail.
-    """
+    """Commits groups in the order of the journal, up to a None in the queue."""
 
     store: Store
     groups: queue.SimpleQueue[DurableGroup | Waiter | Task | None]
-    stored: Callable[[list[Item]], None]
     counters: Counters
     retention: Retention
     system: System = SYSTEM
-    news: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._retained_on = -1
@@ -97,17 +92,20 @@ class DatabaseWriter:
         self.retention = retention
         self._retained_on = -1
 
-    def run(self) -> None:
-        """Work until the end of the queue."""
+    def run(self, stored: Callable[[list[Entry]], None], news: Callable[[], None]) -> None:
+        """Work until the end of the queue.
+
+        stored: called with each batch after its commit. news: called after each extension of the tail.
+        """
         try:
-            self._work()
+            self._work(stored, news)
         finally:
             self._last = True  # nobody waits for a writer that has failed
 
-    def _work(self) -> None:
+    def _work(self, stored: Callable[[list[Entry]], None], news: Callable[[], None]) -> None:
         while not self._last:
-            if batch := self._gather():
-                self._write(batch)
+            if batch := self._gather(news):
+                self._write(batch, stored)
             elif self.store.unusable.is_set():
                 self._last = self._last or not self._reopen(self._number)
             while self._waiting:
@@ -156,7 +154,7 @@ class DatabaseWriter:
             self._tasks.clear()
             self.counters.table_rows = self.store.database.row_counts()
 
-    def _gather(self) -> list[DurableGroup]:
+    def _gather(self, news: Callable[[], None]) -> list[DurableGroup]:
         batch: list[DurableGroup] = []
         rows = size = told = 0
         is_news = False
@@ -170,7 +168,7 @@ class DatabaseWriter:
                 if is_news and fits:
                     told, is_news = self._extend(batch, told), False
                     self._told_at = self._monotonic()
-                    self.news()
+                    news()
                 if self._monotonic() >= deadline:
                     break
                 timeout = max(deadline - self._monotonic(), 0.0)
@@ -195,12 +193,12 @@ class DatabaseWriter:
                 self.counters.waiting_since = group.at
             if not is_news:
                 tell_at = max(self._told_at + NEWS_SECONDS, soon)
-            if any(item.entry.table in URGENT for item in group.items):
+            if any(entry.table in URGENT for entry in group.entries):
                 tell_at = min(tell_at, soon)
             batch.append(group)
             is_news = True
-            rows += sum(item.entry.rows for item in group.items)
-            size += sum(len(item.frame) for item in group.items)
+            rows += sum(entry.rows for entry in group.entries)
+            size += sum(len(entry.frame) for entry in group.entries)
             if rows > TAIL_ROWS or size > TAIL_BYTES:
                 deadline = min(deadline, max(self._written_at + BATCH_SECONDS, soon))
             timeout = max(min(deadline, tell_at) - self._monotonic(), 0.0)
@@ -209,16 +207,15 @@ class DatabaseWriter:
     def _extend(self, batch: list[DurableGroup], told: int) -> int:
         """Extend the tail by the groups of a batch that it lacks; returns how many it has."""
         if told < len(batch):
-            self.store.tail.add([item.entry for group in batch[told:] for item in group.items])
+            self.store.tail.add([entry for group in batch[told:] for entry in group.entries])
         return len(batch)
 
-    def _write(self, batch: list[DurableGroup]) -> None:
-        items = [item for group in batch for item in group.items]
-        entries = [item.entry for item in items if item.entry.rows]
+    def _write(self, batch: list[DurableGroup], stored: Callable[[list[Entry]], None]) -> None:
+        entries = [entry for group in batch for entry in group.entries]
         number = batch[-1].number
         self._written_at = self._told_at = began = self._monotonic()
         try:
-            self.store.commit(entries, {**{i.stream: i.seq for i in items}, JOURNAL: number})
+            self.store.commit(entries, {**{entry.stream: entry.seq for entry in entries}, JOURNAL: number})
         except duckdb.Error as error:
             _log.error("commit failed: %s; opening the database again", reason_of(error))
             if not self._reopen(number):
@@ -226,13 +223,13 @@ class DatabaseWriter:
                 self._last = True
                 return
         self._number = number
-        self._journal_bytes += sum(len(item.frame) for item in items)
+        self._journal_bytes += sum(len(entry.frame) for entry in entries)
         with self.counters.still:
             self.counters.waiting_since = 0.0
             self.counters.commit_seconds.observe(self._monotonic() - began)
             self.counters.last_offset = self.store.head
             self.counters.count(entries)
-        self.stored(items)
+        stored(entries)
 
     def _reopen(self, number: int) -> bool:
         """Open the database again and replay the journal up to message `number`. Retries until `end` is called."""
@@ -240,6 +237,8 @@ class DatabaseWriter:
         while True:
             try:
                 self.store.reopen(number)
+            except StoreDamaged:
+                raise  # the next start makes it again, or says what does
             except (duckdb.Error, StoreError, OSError) as error:
                 if str(error) != last_error:
                     _log.error("cannot open the database again: %s; retrying", error)

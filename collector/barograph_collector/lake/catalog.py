@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import duckdb
 
 from barograph_agent.system.system import SYSTEM, System
-from barograph_collector.lake.files import sealed_names
-from barograph_collector.lake.layout import COLLECTOR, DAY, columns
+from barograph_collector.lake.files import COLLECTOR, DAY, columns, sealed_names
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import reason_of, transaction
 from barograph_collector.storage.days.archive import FileName

@@ -13,7 +13,6 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from barograph_collector.lake.layout import COLLECTOR, is_of_jobs
 from barograph_collector.storage.days.archive import TIME_COLUMNS, FileName, SealedFile
 from barograph_collector.storage.days.data_path import DataPath, MarksName, last_sealed, sealed_periods
 from barograph_collector.storage.days.retention import EPOCH
@@ -24,6 +23,10 @@ from barograph_collector.storage.text import literal, parquet
 ROW_GROUP: Final = 122_880
 FORMAT: Final = f"FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}"
 """Version 2 has delta encodings of integers and splits the bytes of floats."""
+COLLECTOR: Final = "collector"
+"""The column with the name of the log."""
+DAY: Final = "day"
+"""The column that is in the names of directories, not in files."""
 CLAIMS: Final = "claims"
 """The directory with the word of the process that seals periods of a log: a file for each log."""
 MAX_JOB: Final = "\U0010ffff"
@@ -104,7 +107,7 @@ class LakeFiles:
 
     def put(self, name: FileName, query: str) -> tuple[SealedFile, int]:
         """Write the rows of a query, sorted by job, so that few row groups have those of a job."""
-        order = f'job, "{OFFSET}"' if is_of_jobs(name.table) else f'"{OFFSET}"'
+        order = f'job, "{OFFSET}"' if "job" in LOG_COLUMNS[name.table] else f'"{OFFSET}"'
         size = self._copy(f"{query} ORDER BY {order}", name.path)
         (file,) = self.describe([name])
         return file, size
@@ -169,6 +172,11 @@ class LakeFiles:
         target = literal(self._data.begin(path))
         self._connection.execute(f"COPY ({query}) TO {target} ({FORMAT})")
         return self._data.finish(path)
+
+
+def columns(table: str) -> dict[str, str]:
+    """Columns and types of a table of the lake."""
+    return {COLLECTOR: "VARCHAR", DAY: "DATE", **LOG_COLUMNS[table]}
 
 
 def sealed_names(data: DataPath, log: str) -> list[FileName]:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import queue
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import zmq
 
 from barograph_agent.protocol import wire
+from barograph_agent.system.system import System
 from barograph_collector.auth.authenticator import HelloRequest
-from barograph_collector.auth.authorization import Authorization, Claim, Grant, Refused
+from barograph_collector.auth.authorization import Authorization, Claim, EventLimit, Grant, Refused
 from barograph_collector.auth.rate_limit import TokenBuckets
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
 from barograph_collector.ingest.streams import Reply, StreamDecision, Streams
 from barograph_collector.net.answerer import Answerer
-from barograph_collector.net.event_limit import EventLimit
 from barograph_collector.net.router_socket import RouterSocket
-from barograph_collector.net.waiting_reads import SCORES, FinalScores, WaitingRead, WaitingReads
+from barograph_collector.net.waiting_reads import SCORES, WaitingRead, WaitingReads
 from barograph_collector.net.wakeup_queue import WakeupQueue
-from barograph_collector.query import reader, sql
+from barograph_collector.query.reader import answer_read, failed
+from barograph_collector.query.sql import Querier
 from barograph_collector.storage import messages
+from barograph_collector.storage.rows import Entry
+from barograph_collector.storage.store import Store
 
 QUEUE_BYTES: Final = 128 * 2**20
 """Limit on the memory of rows that are not committed. Beyond it nothing is received until a commit releases some."""
@@ -46,7 +50,6 @@ once. ZeroMQ cannot close one connection of a socket, so messages beyond the lim
 client they look lost: it sends hello after a timeout, and resends."""
 HELLO_COST: Final = 0.1
 """Cost of a hello in rejected messages: an import opens thousands of streams, one for each run."""
-_TOO_MANY: Final = "too many of its kind are waiting, ask again later"
 _AT_ONCE: Final = 256  # messages received before answers are sent
 _WARNING_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
@@ -56,23 +59,17 @@ _log = logging.getLogger(__name__)
 class Receiver:
     """Owns the socket and the streams. Other threads put calls of its methods into the mailbox."""
 
-    socket: RouterSocket
     mailbox: WakeupQueue[Callable[[], object]]
-    streams: Streams
+    store: Store
+    settle: Callable[..., bool]
+    """Waits until durable rows are in the database or, called with False, in the tail."""
     admission: Authorization
-    limiter: TokenBuckets
     space: DiskSpace
-    items: queue.SimpleQueue[messages.Item | None]
-    events: EventLimit
+    entries: queue.SimpleQueue[Entry | None]
     counters: Counters
-    reads: Answerer[wire.Read]
-    rounds: Answerer[wire.Read]
-    queries: Answerer[wire.Sql]
-    waits: Sequence[WaitingReads]
-    finals: FinalScores
-    hellos: queue.SimpleQueue[HelloRequest | None]
-    clock: Callable[[], float]
-    """Unix seconds."""
+    system: System
+    socket: RouterSocket = field(init=False)
+    """Opened before `run`."""
     _queued_bytes: int = 0
     _stopping: bool = False
     _ended: bool = False
@@ -80,6 +77,23 @@ class Receiver:
     """Requests, by connection."""
     _ignored: int = 0
     _warned_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        threads, monotonic = self.system.threads, self.system.clock.monotonic
+        self.streams = Streams()
+        self.waits = WaitingReads(self.store.has_rows, monotonic)
+        self.querier = Querier(self.store, self.settle)
+        self.hellos: queue.SimpleQueue[HelloRequest | None] = threads.queue()
+        self._limiter = TokenBuckets(REJECTED_PER_SECOND, monotonic)
+        self._events = EventLimit(self.admission, monotonic)
+        read, done = functools.partial(answer_read, self.store, self.settle), self.later(self.send_answer)
+        # Those of daemons do not queue behind those of agents, of which many come at once when many jobs end.
+        self.reads, self.rounds = (Answerer(read, done, READS_WAITING, threads.queue()) for _ in range(2))
+        self.queries = Answerer(self.querier.answer, done, QUERIES_WAITING, threads.queue())
+
+    def later(self, function: Callable[..., object]) -> Callable[..., None]:
+        """A function that lets the receive thread call this one."""
+        return lambda *arguments: self.mailbox.put(functools.partial(function, *arguments))
 
     def run(self) -> None:
         """Work until `end`, and close the socket."""
@@ -91,10 +105,8 @@ class Receiver:
 
     def _work(self) -> None:
         has_room = self._queued_bytes < QUEUE_BYTES and not self._stopping
-        seconds = min((s for waits in self.waits if (s := waits.seconds()) is not None), default=None)
-        ready = self.socket.wait(self.mailbox, seconds, receives=has_room)
-        for waits in self.waits:
-            self._answer(waits.take_due())
+        ready = self.socket.wait(self.mailbox, self.waits.seconds(), receives=has_room)
+        self._answer(self.waits.take_due())
         if ready.calls:
             for call in self.mailbox.take():
                 call()
@@ -107,28 +119,28 @@ class Receiver:
         self.counters.credit_taken_messages = self.streams.under_way
         self.counters.credit_exhausted = self.streams.exhausted
 
-    def durable(self, items: list[messages.Item]) -> None:
-        """Acknowledge items that are in the journal."""
-        for reply in self.streams.committed((item.stream, item.seq, item.refusal) for item in items):
+    def durable(self, entries: list[Entry]) -> None:
+        """Acknowledge entries that are in the journal."""
+        for reply in self.streams.committed((entry.stream, entry.seq, entry.refusal) for entry in entries):
             self.socket.send(*reply)
-        scores = [item.entry for item in items if item.entry.table == SCORES]
+        scores = [entry for entry in entries if entry.table == SCORES]
         for entry in scores:
-            self.finals.add(entry)
+            self.waits.add_final(entry)
         if scores:
             self.answer_ready()
 
-    def stored(self, items: list[messages.Item]) -> None:
-        """Release the memory of items that are in the database, and answer reads that wait for their rows."""
-        self._queued_bytes -= sum(item.size for item in items)
-        self.counters.queue_rows -= sum(item.entry.rows for item in items)
-        for item in items:
-            self.streams.stored(item.stream, item.seq)
+    def stored(self, entries: list[Entry]) -> None:
+        """Release the memory of entries that are in the database, and answer reads that wait for their rows."""
+        self._queued_bytes -= sum(entry.size for entry in entries)
+        self.counters.queue_rows -= sum(entry.rows for entry in entries)
+        for entry in entries:
+            self.streams.stored(entry.stream, entry.seq)
         self.answer_ready()
 
     def stop_intake(self) -> None:
         """Stop receiving. Answers are still sent."""
         self._stopping = True
-        self.items.put(None)
+        self.entries.put(None)
         self.end_answers()
 
     def end(self) -> None:
@@ -143,7 +155,7 @@ class Receiver:
                 peer, key, frames = self.socket.receive()
             except zmq.Again:
                 return
-            if self.limiter.is_empty(peer):
+            if self._limiter.is_empty(peer):
                 self.counters.rejected["ignored"] += 1
                 continue
             price = 1.0 + sum(map(len, frames)) / BYTES_PER_REJECTED
@@ -177,9 +189,9 @@ class Receiver:
                 case StreamDecision.ACCEPT if isinstance(message, wire.Skip) and not self._follows(message):
                     raise Refused("gap", f"after is {message.after}, expected {self.streams.expected(stream) - 1}")
                 case StreamDecision.ACCEPT:
-                    item = self._item(key, message, frame)
-                    self._queue(item)
-                    result, charged = "accepted", item.refusal is not None
+                    entry = self._entry(key, message, frame)
+                    self._queue(entry)
+                    result, charged = "accepted", entry.refusal is not None
                 case StreamDecision.UNDER_WAY:
                     result = "duplicate"
                 case StreamDecision.DUPLICATE:
@@ -197,50 +209,50 @@ class Receiver:
         if isinstance(message, wire.Append):
             self.counters.appends[result] += 1
         if charged:
-            self.limiter.consume(peer, price)
+            self._limiter.consume(peer, price)
 
     def _follows(self, skip: wire.Skip) -> bool:
         """Whether a skip reports no message that was accepted meanwhile."""
         return skip.after in {-1, self.streams.expected(skip.stream) - 1}
 
-    def _item(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> messages.Item:
+    def _entry(self, key: str, message: wire.Append | wire.Skip, frame: bytes) -> Entry:
         """What to store: the rows, or a record of their refusal. Raises Refused where neither is stored."""
         grant = self.admission.grant(key, message.stream)
-        now = self.clock()
+        now = self.system.clock.now()
         if isinstance(message, wire.Skip):
             self.admission.check_rate(grant, message.stream, 1)
-            return self.events.limited(grant, messages.skipped(message, now))
+            return self._events.limited(grant, messages.skipped(message, now))
         self.admission.check_rate(grant, message.stream, max(message.rows, len(frame) // BYTES_PER_ROW))
         try:
-            item = self._checked(grant, message, frame, now)
+            entry = self._checked(grant, message, frame, now)
         except Refused as error:
-            item = messages.refused(message, error.reason, str(error), now)
-        return item if item.refusal is None else self.events.limited(grant, item)
+            entry = messages.refused(message, error.reason, str(error), now)
+        return entry if entry.refusal is None else self._events.limited(grant, entry)
 
-    def _checked(self, grant: Grant, message: wire.Append, frame: bytes, now: float) -> messages.Item:
+    def _checked(self, grant: Grant, message: wire.Append, frame: bytes, now: float) -> Entry:
         """The rows of an append, which are decoded once nothing else speaks against them. Raises Refused."""
         if len(frame) > wire.MAX_APPEND_BYTES:
             detail = f"message has {len(frame)} bytes, expected at most {wire.MAX_APPEND_BYTES}"
             raise Refused("oversized", detail)
         grant.check_table(message.table)
-        item = messages.appended(message, frame, now)
-        if item.refusal is not None:
-            return item
-        columns = grant.check(item.entry)
+        entry = messages.appended(message, frame, now)
+        if entry.refusal is not None:
+            return entry
+        columns = grant.check(entry)
         self.admission.check_kept(grant, message.table, len(frame))
-        if columns is item.entry.columns:
-            return item
-        corrected = wire.Append(item.stream, item.seq, item.entry.table, item.entry.rows, dict(columns))
+        if columns is entry.columns:
+            return entry
+        corrected = wire.Append(entry.stream, entry.seq, entry.table, entry.rows, dict(columns))
         return messages.appended(corrected, wire.encode(corrected), now)
 
-    def _queue(self, item: messages.Item) -> None:
-        self.streams.accept(item.stream, item.seq)
-        self._queued_bytes += item.size
-        self.counters.queue_rows += item.entry.rows
-        if item.refusal:
+    def _queue(self, entry: Entry) -> None:
+        self.streams.accept(entry.stream, entry.seq)
+        self._queued_bytes += entry.size
+        self.counters.queue_rows += entry.rows
+        if entry.refusal:
             # The refusal is sent once it is durable: after an earlier one the producer could leave a gap in its stream.
-            self.counters.rejected[item.refusal.reason] += 1
-        self.items.put(item)
+            self.counters.rejected[entry.refusal.reason] += 1
+        self.entries.put(entry)
 
     def _route_hello(self, peer: bytes, key: str, hello: wire.Hello) -> None:
         """Open a stream; through the authenticator where a credential or the database is to be consulted."""
@@ -253,7 +265,7 @@ class Receiver:
                 raise Refused("credential", f"credential has {size} characters, expected at most {MAX_CREDENTIAL}")
             request = HelloRequest(peer, key, hello, self.admission.needs_credential(key))
             # Verifying a credential may take a request to MUNGE.
-            self.limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)
+            self._limiter.consume(peer, 1.0 if request.needs_credential else HELLO_COST)
             if self.space.is_short():
                 raise Refused("disk-full", self.space.complaint)
             if self.hellos.qsize() >= HELLOS_WAITING:
@@ -292,26 +304,25 @@ class Receiver:
                 raise Refused("invalid", f"seconds is {request.seconds}, expected a finite number")
             if self._unanswered[peer] >= REQUESTS_OF_ONE:
                 raise Refused("rate", f"{REQUESTS_OF_ONE} requests of this connection are waiting, ask again later")
-            if isinstance(request, wire.Sql):
-                queued = self.queries.put(peer, request)
-            elif (waits := next((waits for waits in self.waits if waits.must_wait(request)), None)) is not None:
-                self._answer(waits.add(peer, key, request))
-                queued = True
+            if isinstance(request, wire.Read) and self.waits.must_wait(request):
+                self._answer(self.waits.add(peer, key, request))
             else:
-                queued = (self.reads if request.tables is None else self.rounds).put(peer, request)
-            if not queued:
-                raise Refused("rate", _TOO_MANY)
+                self._submit(peer, request)
             self._unanswered[peer] += 1
         except Refused as error:
             self.counters.rejected[error.reason] += 1
-            self.limiter.consume(peer, 1.0)
-            failed = sql.refused if isinstance(request, wire.Sql) else reader.failed
-            self.socket.send(peer, failed(request, str(error)))  # type: ignore[arg-type]
+            self._limiter.consume(peer, 1.0)
+            self.socket.send(peer, failed(request, str(error)))
+
+    def _submit(self, peer: bytes, request: wire.Read | wire.Sql) -> None:
+        """Queue a request for the threads that answer its kind."""
+        kind = self.queries if isinstance(request, wire.Sql) else self.reads if request.tables is None else self.rounds
+        if not kind.put(peer, request):
+            raise Refused("rate", "too many of its kind are waiting, ask again later")
 
     def answer_ready(self) -> None:
         """Answer the waiting reads for which there are rows by now."""
-        for waits in self.waits:
-            self._answer(waits.take_ready())
+        self._answer(self.waits.take_ready())
 
     def send_answer(self, answer: Reply) -> None:
         """Send the answer to a request."""
@@ -327,8 +338,7 @@ class Receiver:
 
     def end_answers(self) -> None:
         """End the threads that answer. Reads that wait are answered before."""
-        for waits in self.waits:
-            self._answer(waits.take_all())
+        self._answer(self.waits.take_all())
         self.reads.end()
         self.rounds.end()
         self.queries.end()
@@ -339,22 +349,21 @@ class Receiver:
             try:
                 # The key may have been revoked meanwhile.
                 self.admission.check_read(peer, key, read)
-                if not (self.reads if read.tables is None else self.rounds).put(peer, read):
-                    raise Refused("rate", _TOO_MANY)
+                self._submit(peer, read)
             except Refused as error:
                 self.counters.rejected[error.reason] += 1
-                self.send_answer(Reply(peer, reader.failed(read, str(error))))
+                self.send_answer(Reply(peer, failed(read, str(error))))
 
     def _refuse_hello(self, peer: bytes, hello: wire.Hello, reason: str, detail: str) -> None:
-        self.limiter.consume(peer, 1.0)
+        self._limiter.consume(peer, 1.0)
         self._refuse(peer, hello.stream, 0, reason, detail)
 
     def _reject(self, peer: bytes, price: float, reason: str, error: Exception | None = None) -> None:
         """Count a message that cannot be answered, at the cost of its sender, and log some of them."""
         self.counters.rejected[reason] += 1
-        self.limiter.consume(peer, price)
+        self._limiter.consume(peer, price)
         self._ignored += 1
-        now = self.clock()
+        now = self.system.clock.now()
         if now - self._warned_at >= _WARNING_SECONDS:
             text = "ignored %d messages that are not of the log protocol, the last one %s"
             _log.warning(text, self._ignored, reason, exc_info=error)

@@ -1,28 +1,23 @@
-"""Reads that wait for what they ask for."""
+"""Reads that wait for rows: rounds of daemons, and the final score of a job."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import TABLES
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 
-SECONDS: Final = 60.0
-"""A read of a round waits no longer."""
-READS: Final = 64
-"""Maximum of reads of rounds that wait."""
-
-MAX_FINAL_READS: Final = 4096
-"""Maximum of reads that wait for a final score."""
-MAX_FINAL_SECONDS: Final = 10.0
-"""Limit on such a wait."""
+MAX_SECONDS: Final = 60.0
+"""Limit on a wait."""
+MAX_READS: Final = 4096
+"""Reads that wait."""
 MAX_JOBS: Final = 100_000
-"""Jobs that are kept; those that were added last."""
+"""Jobs with a final score that are kept; those that were added last."""
 SCORES: Final = "scores"
 
 
@@ -42,22 +37,27 @@ class WaitingReads:
     A read costs nothing but its memory while it waits. A client that fills the list ends its own waits: the one that
     makes room is the oldest of the key that has the most.
 
-    is_ready: whether a read can be answered as it wants to be. clock: monotonic, in seconds. most: maximum of waiting
-    reads. limit: seconds of a wait.
+    has_rows: whether any table has rows beyond its offset. clock: monotonic, in seconds.
     """
 
-    is_ready: Callable[[wire.Read], bool]
+    has_rows: Callable[[Mapping[str, int]], bool]
     clock: Callable[[], float]
-    most: int = READS
-    limit: float = SECONDS
 
     def __post_init__(self) -> None:
         self._reads: list[WaitingRead] = []
         self._due: float | None = None
         """The end of the first wait."""
+        self._final: OrderedDict[str, None] = OrderedDict()
+        """Jobs whose final score is durable."""
 
     def __len__(self) -> int:
         return len(self._reads)
+
+    def is_ready(self, read: wire.Read) -> bool:
+        """Whether there is what a read waits for: rows of a round, or for the last score of a job the final one."""
+        if read.tables is not None:
+            return self.has_rows(read.tables)
+        return (read.table, read.after) != (SCORES, -1) or not read.job or read.job in self._final
 
     def must_wait(self, read: wire.Read) -> bool:
         """Whether a read asks to wait and there is nothing to answer yet."""
@@ -65,13 +65,21 @@ class WaitingReads:
 
     def add(self, peer: bytes, key: str, read: wire.Read) -> list[WaitingRead]:
         """Hold a read; returns those whose wait it ends."""
-        due = self.clock() + min(read.seconds, self.limit)
+        due = self.clock() + min(read.seconds, MAX_SECONDS)
         self._reads.append(WaitingRead(peer, key, read, due))
         self._due = due if self._due is None else min(self._due, due)
-        if len(self._reads) <= self.most:
+        if len(self._reads) <= MAX_READS:
             return []
-        ((most, _),) = Counter(one.key for one in self._reads).most_common(1)
-        return self._take([next(one for one in self._reads if one.key == most)])
+        ((most, _),) = Counter(waiting.key for waiting in self._reads).most_common(1)
+        return self._take([next(waiting for waiting in self._reads if waiting.key == most)])
+
+    def add_final(self, entry: Entry) -> None:
+        """Note the jobs with final scores among durable rows of `scores`."""
+        kinds = TABLES[SCORES].columns
+        jobs, final = (wire.spread(entry.columns[name], kinds[name], entry.rows) for name in ("job", "final"))
+        self._final.update(dict.fromkeys(itertools.compress(jobs, final)))
+        while len(self._final) > MAX_JOBS:
+            self._final.popitem(last=False)
 
     def seconds(self) -> float | None:
         """The time until the next wait ends; None where none does."""
@@ -80,11 +88,11 @@ class WaitingReads:
     def take_due(self) -> list[WaitingRead]:
         """Remove and return the reads whose time is over."""
         now = self.clock()
-        return [] if self._due is None or now < self._due else self._take(one for one in self._reads if one.due <= now)
+        return [] if self._due is None or now < self._due else self._take(w for w in self._reads if w.due <= now)
 
     def take_ready(self) -> list[WaitingRead]:
         """Remove and return the reads that can be answered."""
-        return self._take(one for one in self._reads if self.is_ready(one.read))
+        return self._take(waiting for waiting in self._reads if self.is_ready(waiting.read))
 
     def take_all(self) -> list[WaitingRead]:
         """Remove and return all."""
@@ -94,28 +102,6 @@ class WaitingReads:
         taken = list(reads)
         if taken:
             numbers = set(map(id, taken))
-            self._reads = [one for one in self._reads if id(one) not in numbers]
-            self._due = min((one.due for one in self._reads), default=None)
+            self._reads = [waiting for waiting in self._reads if id(waiting) not in numbers]
+            self._due = min((waiting.due for waiting in self._reads), default=None)
         return taken
-
-
-class FinalScores:
-    """The jobs whose final scores are durable: agents wait for these. Belongs to the receive thread."""
-
-    def __init__(self) -> None:
-        self._jobs: OrderedDict[str, None] = OrderedDict()
-
-    def is_ready(self, read: wire.Read) -> bool:
-        """False for a read of the last score of a job that waits for the final one, which has not come."""
-        waits = (
-            read.tables is None and read.table == SCORES and bool(read.job) and read.after == -1 and read.seconds > 0
-        )
-        return not waits or read.job in self._jobs
-
-    def add(self, entry: CheckedRows) -> None:
-        """Note the jobs with final scores among durable rows."""
-        kinds = TABLES[SCORES].columns
-        jobs, final = (wire.spread(entry.columns[name], kinds[name], entry.rows) for name in ("job", "final"))
-        self._jobs.update(dict.fromkeys(itertools.compress(jobs, final)))
-        while len(self._jobs) > MAX_JOBS:
-            self._jobs.popitem(last=False)

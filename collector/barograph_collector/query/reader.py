@@ -15,7 +15,7 @@ _FURTHEST = 2**62
 UNSETTLED = "the newest rows are missing, which the database is slow to take."
 
 
-def answer_read(store: Store, settle: Callable[[bool], bool], read: wire.Read) -> wire.Rows:
+def answer_read(store: Store, settle: Callable[[bool], bool], read: wire.Read) -> wire.Rows | wire.Result:
     """The rows that a read asks for, or the error in it. `settle` waits until durable rows are in the database or,
     called with False, in the tail.
 
@@ -40,9 +40,11 @@ def answer_read(store: Store, settle: Callable[[bool], bool], read: wire.Read) -
     return wire.Rows(read.request, table.name, page.rows, columns, page.next_offset, note=note[:500])
 
 
-def failed(read: wire.Read, error: str) -> wire.Rows:
+def failed(request: wire.Read | wire.Sql, error: str) -> wire.Rows | wire.Result:
     """An answer without rows."""
-    return wire.Rows(read.request, read.table[:128], 0, {}, read.after, error[:500])
+    if isinstance(request, wire.Sql):
+        return wire.Result(request.request, b"", 0, False, error[:2000])
+    return wire.Rows(request.request, request.table[:128], 0, {}, request.after, error[:500])
 
 
 def _read_round(store: Store, read: wire.Read, offsets: dict[str, int]) -> wire.Rows:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from barograph_agent.protocol import wire
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.query.reader import UNSETTLED
+from barograph_collector.query.reader import UNSETTLED, failed
 from barograph_collector.query.statement import NotAllowed, check
 from barograph_collector.storage.days.archive import Archive, LakeAway, Wanted, unreadable
 from barograph_collector.storage.days.partitions import Partition, load
@@ -33,7 +33,7 @@ _CHECK_SECONDS: Final = 0.05
 class Querier:
     """Runs queries; any thread may call `answer`."""
 
-    def __init__(self, store: Store, settle: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, settle: Callable[..., bool]) -> None:
         """`settle` waits until durable rows are in the database."""
         self._store = store
         self._settle = settle
@@ -43,7 +43,7 @@ class Querier:
         """Interrupt running queries and refuse later ones."""
         self._stopping = True
 
-    def answer(self, query: wire.Sql) -> wire.Result:
+    def answer(self, query: wire.Sql) -> wire.Rows | wire.Result:
         """The rows of a query, as an Arrow stream, or the error in it."""
         limit = min(max(query.limit, 1), wire.MAX_SQL_ROWS)
         seconds = min(max(query.seconds, 0.1), wire.MAX_SQL_SECONDS)
@@ -52,21 +52,21 @@ class Querier:
             found, note = self._select(query.query, limit, seconds)
             note = note if is_settled else f"{UNSETTLED} {note}".rstrip()
         except NotAllowed as error:
-            return refused(query, str(error))
+            return failed(query, str(error))
         except duckdb.InterruptException:
             why = "the collector is stopping" if self._stopping else f"not done within {seconds:g} s"
-            return refused(query, f"{why}: ask for less, or for longer (at most {wire.MAX_SQL_SECONDS:g} s)")
+            return failed(query, f"{why}: ask for less, or for longer (at most {wire.MAX_SQL_SECONDS:g} s)")
         except duckdb.Error as error:
             self._store.note_error(error)
-            return refused(query, str(error))
+            return failed(query, str(error))
         except RuntimeError as error:
             # DuckDB's for a connection whose database was closed under it, as by `Store.reopen`.
-            return refused(query, f"the database was opened again meanwhile ({error}): ask again")
+            return failed(query, f"the database was opened again meanwhile ({error}): ask again")
         rows = found.slice(0, limit)
         stream = _to_stream(rows)
         if len(stream) > READ_BYTES:
             text = f"the result has {len(stream)} bytes, expected at most {READ_BYTES}: ask for fewer rows or columns"
-            return refused(query, text)
+            return failed(query, text)
         return wire.Result(query.request, stream, rows.num_rows, found.num_rows > limit, note=note[:500])
 
     def _select(self, text: str, limit: int, seconds: float) -> tuple[pa.Table, str]:
@@ -144,11 +144,6 @@ def join_lake(
         parts = [archived, *(f'"{day.table(table)}"' for day in days if not day.archived)]
         selects = (f"SELECT {quoted(LOG_COLUMNS[table])} FROM {part}" for part in parts)
         cursor.execute(f'CREATE TEMP VIEW "{table}" AS {" UNION ALL ".join(selects)}')
-
-
-def refused(query: wire.Sql, error: str) -> wire.Result:
-    """An answer without rows."""
-    return wire.Result(query.request, b"", 0, False, error[:2000])
 
 
 def _to_stream(rows: pa.Table) -> bytes:

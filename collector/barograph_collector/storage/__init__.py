@@ -1,1 +1,1 @@
-"""The log on disk: journal, DuckDB, partitions, migrations, retention."""
+"""The log on disk: journal, DuckDB, partitions, retention."""

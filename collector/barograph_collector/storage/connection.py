@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,7 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 COPIED_ROWS: Final = 122_880
 """Rows that a copy has in memory at once."""
+_DAMAGE: Final = re.compile(r"[Cc]orrupt|checksum|not a valid DuckDB|[Mm]etadata|enough bytes|WAL file")
 
 
 class StoreError(Exception):
@@ -38,19 +40,18 @@ class StoreHeld(StoreError):
     """Another process has the database open."""
 
 
+class StoreDamaged(StoreError):
+    """The database cannot be read. Its rows are in a backup, or in the lake and the journal."""
+
+
 def connect(path: Path, lake: DataPath | None = None) -> duckdb.DuckDBPyConnection:
     """Open or create the file. lake: files that may be read. Raises StoreError, and LakeError."""
     try:
         connection = duckdb.connect(str(path), config=_CONFIG)
     except duckdb.Error as error:
-        reason = reason_of(error)
-        if "Could not set lock" in reason:
-            holder = reason[reason.rfind("(PID") :].partition(")")[0].lstrip("(") if "(PID" in reason else "PID unknown"
-            raise StoreHeld(
-                f"cannot open the log {path}: another process has it open ({holder});"
-                " stop that one, or choose another state directory"
-            ) from None
-        raise StoreError(f"cannot open the log {path}: {reason}") from None
+        raise refusal(path, error) from None
+    # Only `Database.checkpoint` makes checkpoints: it saves what they overwrite.
+    connection.execute("PRAGMA disable_checkpoint_on_shutdown")
     # Otherwise Python variables could be read as tables.
     connection.execute("SET python_enable_replacements = false")
     if lake is not None:
@@ -90,6 +91,26 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with contextlib.suppress(duckdb.Error):
             connection.rollback()
         raise
+
+
+def refusal(path: Path, error: duckdb.Error) -> StoreError:
+    """Why the log cannot be used, of an error of DuckDB."""
+    reason = reason_of(error)
+    if "Could not set lock" in reason:
+        holder = reason[reason.rfind("(PID") :].partition(")")[0].lstrip("(") if "(PID" in reason else "PID unknown"
+        return StoreHeld(
+            f"cannot open the log {path}: another process has it open ({holder});"
+            " stop that one, or choose another state directory"
+        )
+    text = f"cannot open the log {path}: {reason}"
+    if not is_damage(error):
+        return StoreError(text)
+    return StoreDamaged(f"{text}; restore a backup: barograph restore --replace BACKUP --state {path.parent}")
+
+
+def is_damage(error: duckdb.Error) -> bool:
+    """Whether DuckDB says that a file is damaged."""
+    return _DAMAGE.search(str(error)) is not None
 
 
 def reason_of(error: Exception) -> str:

@@ -6,6 +6,8 @@ Tables of the log are only appended to, so rows are stored in the order of their
 from __future__ import annotations
 
 import contextlib
+import logging
+import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,19 +17,30 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from barograph_collector.storage.connection import StoreError, connect, reason_of, transaction
+from barograph_collector.storage.connection import StoreError, connect, refusal, transaction
 from barograph_collector.storage.days.archive import Archive, SealedFile, listed, store_files
 from barograph_collector.storage.days.data_path import DataPath
-from barograph_collector.storage.days.partitions import Partitions, actual_day
+from barograph_collector.storage.days.partitions import Partitions, actual_day, load
 from barograph_collector.storage.days.periods import Periods
 from barograph_collector.storage.days.retention import Retention
-from barograph_collector.storage.layout import DAILY, JOURNAL, LOG_COLUMNS, OFFSET, OWN_COLUMNS, STREAMS, quoted
-from barograph_collector.storage.migrations import migrate
+from barograph_collector.storage.layout import (
+    DAILY,
+    JOURNAL,
+    LOG_COLUMNS,
+    OFFSET,
+    OWN_COLUMNS,
+    STREAMS,
+    declared,
+    default,
+    quoted,
+)
 from barograph_collector.storage.pages import PageReader
-from barograph_collector.storage.rows import CheckedRows, numbered, to_arrow
+from barograph_collector.storage.rows import Entry, numbered, to_arrow
+from barograph_collector.storage.undo import Undo, undo
 
 MARKS_LIMIT: Final = 500_000
 """Rows of `streams` at which it is compacted to one per stream; twice the number of streams where that is more."""
+_log = logging.getLogger(__name__)
 
 
 class Database:
@@ -40,9 +53,15 @@ class Database:
         """
         self.path = path
         self.lake = lake
-        self._connection = connect(path, lake)
         try:
-            migrate(self._connection, path)
+            if undo(path):
+                _log.warning("a checkpoint of %s had been cut off, and was undone", path)
+            self._connection = connect(path, lake)
+            self._undo = Undo(path)
+        except OSError as error:
+            raise StoreError(f"cannot open the log {path}: {error.strerror}") from None
+        try:
+            _migrate(self._connection, path)
             self._writer = self._connection.cursor()
             self.partitions = Partitions(self._writer, lake)
             self.periods = Periods(self._writer)
@@ -58,8 +77,9 @@ class Database:
             self._compact_at = MARKS_LIMIT
         except BaseException as error:
             self._connection.close()
+            self._undo.close()
             if isinstance(error, duckdb.Error):
-                raise StoreError(f"cannot use the log {path}: {reason_of(error)}") from None
+                raise refusal(path, error) from None
             raise
 
     @property
@@ -87,7 +107,7 @@ class Database:
         with self.cursor() as cursor:
             return dict(cursor.execute(query, [list(jobs)]).fetchall())
 
-    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int], day: int, period: int = 0) -> int:
+    def commit(self, entries: Sequence[Entry], marks: Mapping[str, int], day: int, period: int = 0) -> int:
         """Append entries and the new marks of their streams in one transaction; returns the last offset.
 
         Offsets follow the order of `entries`. period: of time, by its number since 1970-01-01. Raises duckdb.Error.
@@ -96,9 +116,9 @@ class Database:
         self.begin_period(period)
         by_table, head, heads = numbered(entries, self.head, self.heads)
         with transaction(self._writer):
-            for name, (same, offsets) in by_table.items():
+            for name, same in by_table.items():
                 target = partition.table(name) if name in DAILY else name
-                self._insert(target, LOG_COLUMNS[name], to_arrow(name, same, offsets))
+                self._insert(target, LOG_COLUMNS[name], to_arrow(name, same))
             seqs = np.fromiter(marks.values(), np.int64, len(marks))
             rows = pa.table({"stream": list(marks), "seq": seqs, OFFSET: np.full(len(marks), head)})
             self._insert(STREAMS, OWN_COLUMNS[STREAMS], rows)
@@ -133,8 +153,11 @@ class Database:
         self._compact_at = max(MARKS_LIMIT, 2 * self._marks)
 
     def checkpoint(self) -> None:
-        """Write the WAL into the file. Raises duckdb.Error, also during other transactions."""
+        """Write the WAL into the file. Raises duckdb.Error, also during other transactions, and OSError."""
+        blocks = self._writer.execute("SELECT block_id FROM pragma_metadata_info()").fetchall()
+        self._undo.save((block for (block,) in blocks), self._one("SELECT block_size FROM pragma_database_size()"))
         self._writer.execute("CHECKPOINT")
+        self._undo.forget()
 
     @property
     def sealed(self) -> int:
@@ -229,7 +252,7 @@ class Database:
 
     def _free(self) -> None:
         """Make the space of dropped tables reusable; where a query is in the way, the next checkpoint does."""
-        with contextlib.suppress(duckdb.Error):
+        with contextlib.suppress(duckdb.Error, OSError):
             self.checkpoint()
 
     def row_counts(self) -> dict[str, int]:
@@ -249,9 +272,10 @@ class Database:
         return self._connection.cursor()
 
     def close(self) -> None:
-        """Close the file. DuckDB checkpoints it where possible."""
+        """Close the file, without a checkpoint."""
         for connection in (self.pages.connection, self.rounds.connection, self._writer, self._connection):
             connection.close()
+        self._undo.close()
 
     def _last_offset(self, name: str) -> int:
         """That of the last row of a table. Reads no file of the lake."""
@@ -280,3 +304,39 @@ class Database:
     def _row(self, query: str) -> tuple[Any, ...]:
         row: Any = self._writer.execute(query).fetchone()
         return tuple(row)
+
+
+def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Create missing tables and columns. Raises StoreError where another program wrote the file."""
+    for name, columns in {**LOG_COLUMNS, **OWN_COLUMNS}.items():
+        if name not in DAILY:
+            connection.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({declared(columns)})')
+            _add_columns(connection, path, name, name, columns)
+    if connection.execute("SELECT name FROM identity").fetchone() is None:
+        connection.execute("INSERT INTO identity VALUES (?)", [secrets.token_hex(6)])
+    for partition in load(connection):
+        partition.create(connection)
+        for name in () if partition.archived else DAILY:
+            _add_columns(connection, path, name, partition.table(name), LOG_COLUMNS[name])
+
+
+def _add_columns(
+    connection: duckdb.DuckDBPyConnection, path: Path, name: str, table: str, columns: dict[str, str]
+) -> None:
+    """Add the new columns to a table of the schema `name`, or a partition of a daily table."""
+    query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
+    present, expected = connection.execute(query, [table]).fetchall(), list(columns.items())
+    if present != expected[: len(present)]:
+        raise StoreError(
+            f"cannot use the log {path}: it has a table {table!r} with columns {_listed(present)},"
+            f" expected {_listed(expected)}: it was written by another program, or by a newer Barograph"
+        )
+    for column, sql_type in expected[len(present) :]:
+        for daily in DAILY:  # `Partitions` creates the views again, with the new column
+            connection.execute(f'DROP VIEW IF EXISTS "{daily}"')
+        value = default(name, column) if name in LOG_COLUMNS else f"'0'::{sql_type}"
+        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN "{column}" {sql_type} DEFAULT {value}')
+
+
+def _listed(columns: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns)

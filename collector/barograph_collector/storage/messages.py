@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from barograph_agent.protocol import wire
 from barograph_agent.protocol.tables import IDENTIFIER, TEXT_LIMIT, Kind
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
 _OBJECTS_BYTES = 1000
@@ -21,20 +21,6 @@ MAX_DROPPED: Final = 2**40
 
 class Undecodable(Exception):
     """A frame that is no message of the protocol; there is no stream to answer."""
-
-
-class Item(NamedTuple):
-    """One accepted message on its way to the database; `size` is its estimated memory in bytes.
-
-    `frame` is an append with the same rows: the journal stores it, and `replayed` decodes it.
-    """
-
-    stream: str
-    seq: int
-    entry: CheckedRows
-    frame: bytes
-    size: int
-    refusal: wire.Refuse | None = None
 
 
 def decode(frames: list[bytes]) -> wire.FromClient:
@@ -63,7 +49,7 @@ def check_stream(name: str) -> None:
         raise wire.Invalid(f"stream is {name[:140]!r}, expected {Kind.NAME.text}")
 
 
-def appended(message: wire.Append, frame: bytes, at: float) -> Item:
+def appended(message: wire.Append, frame: bytes, at: float) -> Entry:
     """The rows of an append. An invalid append is recorded in `events` instead, which consumes its number."""
     try:
         entry = checked(message)
@@ -73,40 +59,39 @@ def appended(message: wire.Append, frame: bytes, at: float) -> Item:
         return refused(message, "invalid", str(error), at)
     # Until it is in the database a message is in memory twice: as a frame, and as columns of expanded scalars.
     size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
-    return Item(message.stream, message.seq, entry, frame, size)
+    return entry._replace(frame=frame, size=size)
 
 
-def refused(message: wire.Append, reason: str, detail: str, at: float) -> Item:
+def refused(message: wire.Append, reason: str, detail: str, at: float) -> Entry:
     """The record of a refused append. The refusal is sent once the record is durable."""
     detail = detail[:_DETAIL_LIMIT]
     refusal = wire.Refuse(message.stream, message.seq, reason, detail)
     return _event(message, "refused", message.rows, detail, at, refusal)
 
 
-def skipped(message: wire.Skip, at: float) -> Item:
+def skipped(message: wire.Skip, at: float) -> Entry:
     """The record of messages that a producer has dropped."""
     reason = message.reason if message.reason in wire.DROPS else "other"
     return _event(message, "dropped", min(message.rows, MAX_DROPPED), reason, at)
 
 
-def with_rows(item: Item, rows: int | None) -> Item:
+def with_rows(entry: Entry, rows: int | None) -> Entry:
     """The record of a refused or dropped message with another number of rows; for None, its number without a record."""
-    columns = {} if rows is None else {**item.entry.columns, "rows": rows}
-    entry = CheckedRows(item.entry.table, int(rows is not None), columns)
-    frame = wire.encode(wire.Append(item.stream, item.seq, entry.table, entry.rows, columns))
-    return item._replace(entry=entry, frame=frame)
+    columns = {} if rows is None else {**entry.columns, "rows": rows}
+    frame = wire.encode(wire.Append(entry.stream, entry.seq, entry.table, int(rows is not None), columns))
+    return entry._replace(rows=int(rows is not None), columns=columns, frame=frame)
 
 
-def replayed(frame: bytes) -> Item:
-    """The item of an `Item.frame`. Raises Undecodable and wire.Invalid where the journal is damaged."""
+def replayed(frame: bytes) -> Entry:
+    """The entry of an `Entry.frame`. Raises Undecodable and wire.Invalid where the journal is damaged."""
     message = decode([frame])
     if not isinstance(message, wire.Append):
         raise Undecodable("undecodable")
-    entry = checked(message) if message.rows else CheckedRows(message.table, 0, {})
-    return Item(message.stream, message.seq, entry, frame, 0)
+    entry = checked(message) if message.rows else Entry(message.table, 0, {}, message.stream, message.seq)
+    return entry._replace(frame=frame)
 
 
-def checked(message: wire.Append) -> CheckedRows:
+def checked(message: wire.Append) -> Entry:
     """The rows of an append. Raises wire.Invalid."""
     table = wire.table_named(message.table)
     if not 1 <= message.rows <= wire.MAX_ROWS:
@@ -118,12 +103,12 @@ def checked(message: wire.Append) -> CheckedRows:
             raise wire.Invalid(
                 f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}"
             )
-    return CheckedRows(table.name, message.rows, columns)
+    return Entry(table.name, message.rows, columns, message.stream, message.seq)
 
 
 def _event(
     message: wire.Append | wire.Skip, kind: str, rows: int, detail: str, at: float, refusal: wire.Refuse | None = None
-) -> Item:
+) -> Entry:
     values: dict[str, Any] = {
         "source": message.stream,
         "kind": kind,
@@ -132,4 +117,4 @@ def _event(
         "time": at,
     }
     event = wire.append(message.stream, message.seq, "events", 1, values)
-    return Item(message.stream, message.seq, checked(event), wire.encode(event), 0, refusal)
+    return checked(event)._replace(frame=wire.encode(event), refusal=refusal)

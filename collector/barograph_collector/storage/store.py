@@ -19,7 +19,7 @@ from barograph_agent.protocol import wire
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.system import SYSTEM, System
-from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, reason_of
+from barograph_collector.storage.connection import StoreError, StoreHeld, copy_tables, reason_of, refusal
 from barograph_collector.storage.database import Database
 from barograph_collector.storage.days.data_path import DataPath, last_sealed
 from barograph_collector.storage.days.retention import Calendar, Retention
@@ -28,7 +28,7 @@ from barograph_collector.storage.journal import SEGMENT_BYTES, Journal
 from barograph_collector.storage.layout import JOURNAL, OFFSET
 from barograph_collector.storage.messages import Undecodable, checked, replayed
 from barograph_collector.storage.pages import LogPage
-from barograph_collector.storage.rows import CheckedRows
+from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.tail import Tail
 
 LOG: Final = "log.duckdb"
@@ -104,33 +104,26 @@ class Store:
             raise StoreError(f"cannot open the journal of {path}: {error.strerror}") from None
         self.database = self._open()
         """Replaced by `reopen`."""
-        self._is_apart = self._disk.is_link(folder)
-        """Whether the journal outlives the disk of the database, and so has all that the lake lacks."""
-        if self._is_apart:
-            try:
-                self.journal.claim(self.database.name)
-            except (OSError, ValueError) as error:
-                self.database.close()
-                reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
-                raise StoreError(f"cannot open the journal of {path}: {reason}") from None
-        try:
-            self._check_restored()
-        except BaseException:
-            self.database.close()
-            raise
         target = path.with_name(f"{path.name}.new")
-        for left in (target, target.with_name(f"{target.name}.wal")):
-            self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
-        days = self.database.partitions.days
-        self.calendar = Calendar(system.clock, days[-1].day if days else None)
-        self.tail = Tail(self.database.head, self.database.heads, system.threads)
         try:
+            if lake is not None or self._disk.is_link(folder):
+                self.journal.claim(self.database.name)
+            self._check_restored()
+            for left in (target, target.with_name(f"{target.name}.wal")):
+                self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
+            days = self.database.partitions.days
+            self.calendar = Calendar(system.clock, days[-1].day if days else None)
+            self.tail = Tail(self.database.head, self.database.heads, system.threads)
             self._replay(self.journal.last)
             self._tidy()
         except BaseException as error:
-            self.close()
+            self.database.close()
+            self.journal.close()
             if isinstance(error, duckdb.Error):
-                raise StoreError(f"cannot use the log {path}: {reason_of(error)}") from None
+                raise refusal(path, error) from None
+            if isinstance(error, (OSError, ValueError)):
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise StoreError(f"cannot open the journal of {path}: {reason}") from None
             raise
 
     @property
@@ -156,7 +149,7 @@ class Store:
         """The users of these jobs, as first stored; from any thread. Raises duckdb.Error."""
         return self.database.owners(jobs) if jobs else {}
 
-    def commit(self, entries: Sequence[CheckedRows], marks: Mapping[str, int]) -> int:
+    def commit(self, entries: Sequence[Entry], marks: Mapping[str, int]) -> int:
         """Append entries and marks, that of JOURNAL among them, in one transaction; returns the last offset.
 
         Raises duckdb.Error, after which `reopen` is needed.
@@ -204,12 +197,12 @@ class Store:
             yield cursor
 
     def checkpoint(self) -> None:
-        """Checkpoint the database, and delete from the journal what is in it.
+        """Checkpoint the database, and delete from the journal what is in it and, where there is one, in the lake.
 
         Raises duckdb.Error, and OSError, as while a backup is made.
         """
         with self._hold():
-            number = self.database.journal_mark_at(self.database.sealed if self._is_apart else 2**63 - 1)
+            number = self.database.journal_mark_at(self.database.sealed)
             self.database.checkpoint()
             self.journal.truncate(number)
 
@@ -258,6 +251,8 @@ class Store:
         """Handle an error of a reader: after a fatal one the writer opens the database again."""
         if isinstance(error, _FATAL):
             self.unusable.set()
+        elif isinstance(error, duckdb.IOException) and "Corrupt database file" in str(error):
+            _log.error("%s", refusal(self.path, error))
 
     def close(self) -> None:
         """Checkpoint, if possible, and close the files."""
@@ -279,9 +274,10 @@ class Store:
             return
         if self.lake is not None:
             name, head = self.database.name, int(self._disk.read(restored))
-            journal = f" --journal {self.journal.directory.resolve()}" if self._is_apart else ""
-            if refusal := newer_lake(self.lake, name, head, self.path.parent, journal):
-                raise StoreError(refusal)
+            apart = self._disk.is_link(self.journal.directory)
+            journal = f" --journal {self.journal.directory.resolve()}" if apart else ""
+            if text := newer_lake(self.lake, name, head, self.path.parent, journal):
+                raise StoreError(text)
         self._disk.unlink(restored)
 
     def _tidy(self) -> None:
@@ -319,15 +315,15 @@ class Store:
         number = self.database.journal_mark
         lost = self.journal.lost
         self.journal.last = max(self.journal.last, number)
-        began, entries, rows, marks = number, list[CheckedRows](), 0, dict[str, int]()
+        began, entries, rows, marks = number, list[Entry](), 0, dict[str, int]()
         for number, frame in self.journal.replay(began, last):
             try:
-                item = replayed(frame)
+                entry = replayed(frame)
             except (Undecodable, wire.Invalid) as error:
                 raise StoreError(f"message {number} in the journal of {self.path} is damaged: {error}") from None
-            entries.append(item.entry)
-            rows += item.entry.rows
-            marks |= {item.stream: item.seq, JOURNAL: number}
+            entries.append(entry)
+            rows += entry.rows
+            marks |= {entry.stream: entry.seq, JOURNAL: number}
             if rows >= REPLAY_ROWS:
                 self.commit(entries, marks)
                 entries, rows, marks = [], 0, {}

@@ -26,10 +26,10 @@ class ReplayLog:
         frame = wire.encode(wire.append("replay", self._seq, table, rows, columns))
         message = wire.decode_from_client(frame)
         assert isinstance(message, wire.Append)
-        item = appended(message, frame, 0.0)
-        if item.refusal is not None:
-            raise wire.Invalid(item.refusal.detail)
-        self._store.commit([item.entry], {item.stream: item.seq})
+        entry = appended(message, frame, 0.0)
+        if entry.refusal is not None:
+            raise wire.Invalid(entry.refusal.detail)
+        self._store.commit([entry], {entry.stream: entry.seq})
 
     @property
     def idle(self) -> bool:

@@ -83,22 +83,21 @@ class Partitions:
     def drop_oldest(self) -> None:
         """Drop the oldest day of all daily tables."""
         oldest, *rest = self.days
-        with transaction(self._connection):
-            self._create_views(rest)
-            for name in DAILY:
-                self._connection.execute(f'DROP TABLE IF EXISTS "{oldest.table(name)}"')
-            self._connection.execute("DELETE FROM partitions WHERE day = ?", [oldest.day])
-        self.days = tuple(rest)
+        self._drop(oldest, rest, "DELETE FROM partitions WHERE day = ?")
 
     def archive_day(self, day: Partition) -> None:
         """Let a day have its rows in the sealed files, which have all of them, and drop its tables."""
-        now = tuple(replace(other, archived=True) if other is day else other for other in self.days)
+        now = [replace(other, archived=True) if other is day else other for other in self.days]
+        self._drop(day, now, "UPDATE partitions SET archived = true WHERE day = ?")
+
+    def _drop(self, day: Partition, now: Sequence[Partition], change: str) -> None:
+        """Drop the tables of a day. now: the days from then on, which a statement lists."""
         with transaction(self._connection):
             self._create_views(now)
             for name in DAILY:
                 self._connection.execute(f'DROP TABLE IF EXISTS "{day.table(name)}"')
-            self._connection.execute("UPDATE partitions SET archived = true WHERE day = ?", [day.day])
-        self.days = now
+            self._connection.execute(change, [day.day])
+        self.days = tuple(now)
 
     @property
     def first_offset(self) -> int:

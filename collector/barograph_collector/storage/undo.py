@@ -1,0 +1,79 @@
+"""Blocks that a checkpoint overwrites, saved until it has ended.
+
+DuckDB writes rows into blocks to which no header leads, but the blocks of its metadata in place: parts of 4 kB that
+were free get new content, and the block a new checksum. A process that is killed within such a write, or a node that
+loses its power, leaves a block that is half of each, and a file that cannot be opened. So these blocks are saved before
+a checkpoint, and who opens the file next writes them back, unless a new header says that the checkpoint has ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from barograph_agent.system.disk import DISK
+
+BLOCKS_AT: Final = 12_288
+"""Offset of block 0 in a file of DuckDB."""
+HEADERS: Final = (8192, 4096)
+"""Size and offset of its two headers, of which a checkpoint writes one."""
+_NUMBER: Final = struct.Struct("<q")
+
+
+class Undo:
+    """The saved blocks of a file that DuckDB has open; belongs to the thread of the checkpoints. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._place = _place(path)
+        # To close any descriptor of the file ends DuckDB's lock of it: this one is closed after DuckDB's.
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def save(self, blocks: Iterable[int], size: int) -> None:
+        """Save blocks of so many bytes, durably."""
+        part = self._place.with_name(f"{self._place.name}.part")
+        with part.open("wb") as file:
+            file.write(os.pread(self._file, *HEADERS) + _NUMBER.pack(size))
+            for block in blocks:
+                content = os.pread(self._file, size, BLOCKS_AT + block * size)
+                if len(content) == size:  # what is not in the file yet is not overwritten
+                    file.write(_NUMBER.pack(block) + content)
+        DISK.rename(part, self._place)
+
+    def forget(self) -> None:
+        """Delete what was saved: the checkpoint has ended."""
+        self._place.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file, once DuckDB has closed it."""
+        os.close(self._file)
+
+
+def undo(path: Path) -> bool:
+    """Write the saved blocks of a file back if its checkpoint has not ended; whether it had not. Raises OSError.
+
+    Before DuckDB opens the file. Nothing is done where another process has it open.
+    """
+    if not (place := _place(path)).exists() or not path.exists():
+        return False
+    with place.open("rb") as saved, path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        is_due = saved.read(HEADERS[0]) == os.pread(file.fileno(), *HEADERS)
+        (size,) = _NUMBER.unpack(saved.read(_NUMBER.size))
+        while is_due and (number := saved.read(_NUMBER.size)):
+            file.seek(BLOCKS_AT + _NUMBER.unpack(number)[0] * size)
+            file.write(saved.read(size))
+        file.flush()
+        DISK.sync(file.fileno())
+    place.unlink()
+    return is_due
+
+
+def _place(path: Path) -> Path:
+    return path.with_name(f"{path.name}.undo")

@@ -1,0 +1,142 @@
+"""A database that cannot be opened: a cut checkpoint is undone, lake and journal make a damaged log again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barograph_collector.backup.archive import make
+from barograph_collector.backup.restore import restore
+from barograph_collector.daemon.service import Exit
+from barograph_collector.lake.place import Lake
+from barograph_collector.storage.connection import StoreDamaged
+from barograph_collector.storage.store import LOG, Store
+from barograph_collector.storage.undo import BLOCKS_AT, Undo
+from helpers.lakes import entry, seal_all
+from helpers.log import Daemon, Producer, blocks
+
+BLOCK_BYTES = 262_144
+
+
+def firsts(store: Store) -> list[int]:
+    return store.read("blocks", 0, 100_000).columns["first_index"].tolist()  # type: ignore[union-attr]
+
+
+def metadata(store: Store) -> list[int]:
+    """The numbers of the blocks that a checkpoint may overwrite."""
+    with store.cursor() as log:
+        return [number for (number,) in log.execute("SELECT block_id FROM pragma_metadata_info()").fetchall()]
+
+
+def test_a_checkpoint_that_is_cut_off_within_a_block_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of metadata is half written, and the header is that of the checkpoint before."""
+    with Store(tmp_path / LOG) as store:
+        for number in range(5):
+            store.commit([entry("blocks", 10, blocks(10, 10 * number))], {"s": number})
+            store.checkpoint()
+        store.commit([entry("blocks", 10, blocks(10, 50))], {"s": 5})
+        before = store.path.read_bytes()
+        numbers = metadata(store)
+        shutil.copy(tmp_path / f"{LOG}.wal", tmp_path / "wal")
+        monkeypatch.setattr(Undo, "forget", lambda self: None)
+        store.checkpoint()
+        monkeypatch.undo()
+        shutil.copy(tmp_path / f"{LOG}.undo", tmp_path / "undo")
+        after = store.path.read_bytes()
+    at = [BLOCKS_AT + number * BLOCK_BYTES for number in numbers]
+    overwritten = [a for a in at if a < len(before) and before[a : a + BLOCK_BYTES] != after[a : a + BLOCK_BYTES]]
+    assert overwritten, "DuckDB overwrites no block of metadata any more: storage/undo.py is not needed"
+    torn = bytearray(before)
+    for a in overwritten:
+        torn[a : a + 4096] = after[a : a + 4096]
+    for saved in (True, False):
+        state = tmp_path / f"saved {saved}"
+        state.mkdir()
+        (state / LOG).write_bytes(torn)
+        shutil.copy(tmp_path / "wal", state / f"{LOG}.wal")
+        if not saved:
+            with pytest.raises(StoreDamaged, match=f"{LOG}: .*; restore a backup: barograph restore --replace BACKUP"):
+                Store(state / LOG)
+            continue
+        shutil.copy(tmp_path / "undo", state / f"{LOG}.undo")
+        for _ in range(2):
+            with Store(state / LOG) as store:
+                assert firsts(store) == list(range(60))
+            assert not (state / f"{LOG}.undo").exists()
+
+
+def test_what_a_checkpoint_that_has_ended_overwrote_is_not_written_back(tmp_path: Path) -> None:
+    with Store(tmp_path / LOG) as store:
+        for number in range(5):
+            store.commit([entry("blocks", 10, blocks(10, 10 * number))], {"s": number})
+            store.checkpoint()
+            if number == 3:
+                store.database._undo.save(metadata(store), BLOCK_BYTES)
+                shutil.copy(tmp_path / f"{LOG}.undo", tmp_path / "undo")
+    shutil.copy(tmp_path / "undo", tmp_path / f"{LOG}.undo")
+    with Store(tmp_path / LOG) as store:
+        assert firsts(store) == list(range(50))
+
+
+def damage(state: Path, lake: Lake | None = None) -> None:
+    """Overwrite bytes of each block of metadata."""
+    with Store(state / LOG, lake=lake and lake.data) as store:
+        numbers = metadata(store)
+    with (state / LOG).open("r+b") as file:
+        for number in numbers:
+            file.seek(BLOCKS_AT + number * BLOCK_BYTES + 5000)
+            file.write(os.urandom(64))
+
+
+def test_a_damaged_log_is_made_again_of_the_lake_and_the_journal_and_loses_nothing(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path / "lake")
+    options = ("--lake", str(tmp_path / "lake"))
+    with Daemon(tmp_path, *options) as collector, Producer(collector.endpoint, "lab/1.0.0/n1") as producer:
+        producer.hello()
+        for seq in range(1, 4):
+            producer.append(seq, "blocks", 10, blocks(10, 10 * seq))
+            producer.receive_ack(seq)
+        assert collector.end(signal.SIGTERM) == Exit.OK
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        name = store.database.name
+        seal_all(store, lake)
+    with Daemon(tmp_path, *options) as collector, Producer(collector.endpoint, "lab/1.0.0/n1") as producer:
+        assert producer.hello().acked == 3
+        producer.append(4, "blocks", 10, blocks(10, 40))
+        producer.receive_ack(4)
+        assert collector.end(signal.SIGTERM) == Exit.OK
+    damage(tmp_path, lake)
+    with Daemon(tmp_path, *options) as collector, Producer(collector.endpoint, "lab/1.0.0/n1") as producer:
+        assert producer.hello().acked == 4
+        producer.append(5, "blocks", 10, blocks(10, 50))
+        producer.receive_ack(5)
+        assert collector.end(signal.SIGTERM) == Exit.OK
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        assert (store.database.name, firsts(store)) == (name, list(range(10, 60)))
+        seal_all(store, lake)
+    (aside,) = tmp_path.glob("replaced-*")
+    assert (aside / LOG).exists()
+
+
+def test_a_damaged_log_without_a_lake_is_refused_with_the_command_that_repairs_it(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    with Store(state / LOG) as store:
+        store.commit([entry("blocks", 10, blocks(10))], {"s": 1})
+        store.checkpoint()
+        make(state, tmp_path / "backup")
+    damage(state)
+    command = [sys.executable, *Daemon.program, "--state", str(state)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == Exit.STATE
+    assert f"cannot open the log {state / LOG}: Corrupt database file" in refused.stderr
+    assert f"restore a backup: barograph restore --replace BACKUP --state {state}\n" in refused.stderr
+    assert restore(tmp_path / "backup", state, replace=True).aside is not None
+    with Store(state / LOG) as store:
+        assert firsts(store) == list(range(10))
