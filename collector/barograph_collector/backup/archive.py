@@ -1,8 +1,9 @@
 """A copy of a log while a collector writes to it.
 
 DuckDB changes nothing that the header of its file leads to but in a checkpoint. A copy of the file between two
-checkpoints is therefore the state of the first one, and the journal has all messages since. Both are copied under the lock that a checkpoint needs, and the header is compared before and after.
-The copy is then opened as the collector opens its log, which replays the journal.
+checkpoints is therefore the state of the first one, and the journal has all messages since. Both are copied under the
+lock that a checkpoint needs, and the header is compared before and after. The copy is then opened as the collector
+opens its log, which replays the journal.
 """
 
 from __future__ import annotations

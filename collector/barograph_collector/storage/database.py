@@ -323,7 +323,7 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 def _add_columns(
     connection: duckdb.DuckDBPyConnection, path: Path, name: str, table: str, columns: dict[str, str]
 ) -> None:
-    """Add the new columns to a table of the schema `name`, or a partition of a daily table."""
+    """Add new columns to a table of the schema `name`, or a partition of a daily table."""
     query = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
     present, expected = connection.execute(query, [table]).fetchall(), list(columns.items())
     if present != expected[: len(present)]:

@@ -51,22 +51,21 @@ def check_stream(name: str) -> None:
 
 def appended(message: wire.Append, frame: bytes, at: float) -> Entry:
     """The rows of an append. An invalid append is recorded in `events` instead, which consumes its number."""
+    # Until it is in the database a message is in memory twice: as a frame, and as columns of expanded scalars.
+    size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
     try:
-        entry = checked(message)
+        entry = checked(message, frame, size)
         # Not of rows that are replayed: an earlier version may have stored others.
         wire.check_values(entry.columns, wire.table_named(entry.table))
     except wire.Invalid as error:
         return refused(message, "invalid", str(error), at)
-    # Until it is in the database a message is in memory twice: as a frame, and as columns of expanded scalars.
-    size = 2 * len(frame) + 8 * message.rows + _OBJECTS_BYTES
-    return entry._replace(frame=frame, size=size)
+    return entry
 
 
 def refused(message: wire.Append, reason: str, detail: str, at: float) -> Entry:
     """The record of a refused append. The refusal is sent once the record is durable."""
-    detail = detail[:_DETAIL_LIMIT]
-    refusal = wire.Refuse(message.stream, message.seq, reason, detail)
-    return _event(message, "refused", message.rows, detail, at, refusal)
+    refusal = wire.Refuse(message.stream, message.seq, reason, detail[:_DETAIL_LIMIT])
+    return _event(message, "refused", message.rows, refusal.detail, at, refusal)
 
 
 def skipped(message: wire.Skip, at: float) -> Entry:
@@ -87,11 +86,11 @@ def replayed(frame: bytes) -> Entry:
     message = decode([frame])
     if not isinstance(message, wire.Append):
         raise Undecodable("undecodable")
-    entry = checked(message) if message.rows else Entry(message.table, 0, {}, message.stream, message.seq)
-    return entry._replace(frame=frame)
+    number = Entry(message.table, 0, {}, message.stream, message.seq, frame)
+    return checked(message, frame) if message.rows else number
 
 
-def checked(message: wire.Append) -> Entry:
+def checked(message: wire.Append, frame: bytes = b"", size: int = 0) -> Entry:
     """The rows of an append. Raises wire.Invalid."""
     table = wire.table_named(message.table)
     if not 1 <= message.rows <= wire.MAX_ROWS:
@@ -103,7 +102,7 @@ def checked(message: wire.Append) -> Entry:
             raise wire.Invalid(
                 f"scalar text comes to {spread} characters in all rows, expected at most {wire.MAX_BYTES}"
             )
-    return Entry(table.name, message.rows, columns, message.stream, message.seq)
+    return Entry(table.name, message.rows, columns, message.stream, message.seq, frame, size)
 
 
 def _event(
@@ -117,4 +116,4 @@ def _event(
         "time": at,
     }
     event = wire.append(message.stream, message.seq, "events", 1, values)
-    return checked(event)._replace(frame=wire.encode(event), refusal=refusal)
+    return checked(event, wire.encode(event))._replace(refusal=refusal)

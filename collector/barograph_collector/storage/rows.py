@@ -62,7 +62,9 @@ def to_arrow(table: str, entries: Sequence[Entry]) -> pa.Table:
 
 def offsets(entries: Sequence[Entry]) -> npt.NDArray[np.int64]:
     """The offsets of all rows of numbered entries: those of an entry count up from its first one."""
-    return np.concatenate([np.arange(entry.first, entry.first + entry.rows) for entry in entries])
+    counts = np.array([entry.rows for entry in entries])
+    shift = np.array([entry.first for entry in entries]) - np.cumsum(counts) + counts
+    return np.asarray(np.arange(counts.sum()) + np.repeat(shift, counts), np.int64)
 
 
 def numbers(entries: Sequence[Entry], name: str) -> npt.NDArray[Any]:

@@ -59,7 +59,7 @@ def undo(path: Path) -> bool:
     """
     if not (place := _place(path)).exists() or not path.exists():
         return False
-    with place.open("rb") as saved, path.open("r+b") as file:
+    with place.open("rb") as saved, path.open("r+b", buffering=0) as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,7 +69,6 @@ def undo(path: Path) -> bool:
         while is_due and (number := saved.read(_NUMBER.size)):
             file.seek(BLOCKS_AT + _NUMBER.unpack(number)[0] * size)
             file.write(saved.read(size))
-        file.flush()
         DISK.sync(file.fileno())
     place.unlink()
     return is_due
