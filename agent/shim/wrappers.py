@@ -235,65 +235,43 @@ class Function:
             **more,
         }
 
-    def enter(self) -> str:
-        """The enter statement of a C wrapper."""
-        return "uint64_t entered = recorder_enter()" if self.timed else "(void)0"
+    def enter(self, untimed: str) -> str:
+        """The enter statement of a wrapper. untimed: that of a function that does not wait."""
+        return "uint64_t entered = recorder_enter()" if self.timed else untimed
 
-    def enter_fortran(self) -> str:
-        """The enter statement of a Fortran wrapper."""
-        return "uint64_t entered = recorder_enter()" if self.timed else "recorder_hide()"
-
-    def _sent_by_reference(self, large: bool) -> str:
-        return f"(struct sent_by_reference){{{str(large).lower()}, {self.payload('')}, ierror}}"
-
-    def leave(self, cast: str) -> str:
-        """The leave statement of a C wrapper."""
+    def leave(self, cast: str = "", *, by_reference: bool = False, large: bool = False) -> str:
+        """The leave statement of a wrapper of C, or of one of Fortran, whose arguments are addresses (by_reference)."""
+        fortran, result = ("_fortran", "") if by_reference else ("", "result, ")
+        call, width = self.call(by_reference=by_reference), str(large).lower()
+        sent = f"{self.payload(cast)}, {result}"
+        if by_reference:
+            sent = f"(struct sent_by_reference){{{width}, {self.payload('')}, ierror}}, "
         if not self.timed:
-            return f"recorder_sent({self.payload(cast)}, result, {self.call(by_reference=False)}, FROM)"
+            return f"recorder_sent{fortran}({sent}{call}, FROM)"
         if self.sends:
-            call = self.call(by_reference=False)
-            return f"recorder_leave_sent(entered, {self.payload(cast)}, result, {call}, FROM)"
+            return f"recorder_leave_sent{fortran}(entered, {sent}{call}, FROM)"
         if self.rooted:
             first, last = self.items(cast)
             rooted = f"(struct rooted){{comm, (int)root, {first} | {last}}}"
+            if by_reference:
+                rooted = f"(struct rooted_by_reference){{{width}, comm, root, {first}, {last}, ierror}}"
             if self.table is GATHERING:
-                return f"recorder_leave_gathered(entered, OP_{self.name}, {rooted}, result, FROM)"
-            return f"recorder_leave_spread(entered, {rooted}, {self._collective(cast)}, result, FROM)"
+                return f"recorder_leave_gathered{fortran}(entered, OP_{self.name}, {rooted}, {result}FROM)"
+            same = self._collective(cast, width, by_reference=by_reference)
+            return f"recorder_leave_spread{fortran}(entered, {rooted}, {same}, {result}FROM)"
         if not self.synchronizing:
-            return self._leave_other(by_reference=False)
-        return f"recorder_leave(entered, {self._collective(cast)}, result, FROM)"
+            kind, answer = ("polled", f"{self.answer()}, ") if self.table is POLLING else ("other", "")
+            return f"recorder_leave_{kind}(entered, {answer}{call}, FROM)"
+        collective = self._collective(cast, width, by_reference=by_reference)
+        return f"recorder_leave{fortran}(entered, {collective}, {result}FROM)"
 
-    def _leave_other(self, *, by_reference: bool) -> str:
-        call = self.call(by_reference=by_reference)
-        if self.table is POLLING:
-            return f"recorder_leave_polled(entered, {self.answer()}, {call}, FROM)"
-        return f"recorder_leave_other(entered, {call}, FROM)"
-
-    def _collective(self, cast: str) -> str:
+    def _collective(self, cast: str, width: str, *, by_reference: bool) -> str:
         # What a root scatters to itself may have no type.
         payload = "COUNT_UNKNOWN, 0" if self.name == "Scatter" else self.payload(cast)
+        if by_reference:
+            unknown = payload.replace("COUNT_UNKNOWN", "0")
+            return f"(struct by_reference){{OP_{self.name}, {width}, comm, {unknown}, ierror}}"
         return f"(struct collective){{OP_{self.name}, comm, {payload}}}"
-
-    def _by_reference(self, *, large: bool) -> str:
-        payload = "0, 0" if self.name == "Scatter" else self.payload("").replace("COUNT_UNKNOWN", "0")
-        return f"(struct by_reference){{OP_{self.name}, {str(large).lower()}, comm, {payload}, ierror}}"
-
-    def leave_fortran(self, large: bool) -> str:
-        """The leave statement of a Fortran wrapper, whose arguments are addresses."""
-        if not self.timed:
-            return f"recorder_sent_fortran({self._sent_by_reference(large)}, {self.call(by_reference=True)}, FROM)"
-        if self.sends:
-            sent = self._sent_by_reference(large)
-            return f"recorder_leave_sent_fortran(entered, {sent}, {self.call(by_reference=True)}, FROM)"
-        if self.rooted:
-            first, last = self.items("")
-            rooted = f"(struct rooted_by_reference){{{str(large).lower()}, comm, root, {first}, {last}, ierror}}"
-            if self.table is GATHERING:
-                return f"recorder_leave_gathered_fortran(entered, OP_{self.name}, {rooted}, FROM)"
-            return f"recorder_leave_spread_fortran(entered, {rooted}, {self._by_reference(large=large)}, FROM)"
-        if not self.synchronizing:
-            return self._leave_other(by_reference=True)
-        return f"recorder_leave_fortran(entered, {self._by_reference(large=large)}, FROM)"
 
     def narrowed(self) -> str:
         """The call of MPI_X with the arguments of MPI_X_c, as a C expression."""
@@ -308,9 +286,9 @@ class Function:
     def wrappers(self) -> Iterator[str]:
         """C source of all wrappers of this function, one definition at a time."""
         name, lower = f"MPI_{self.name}", f"mpi_{self.name.lower()}"
-        yield C.format(name=name, **self.fields(enter=self.enter(), leave=self.leave("(int)")))
+        yield C.format(name=name, **self.fields(enter=self.enter("(void)0"), leave=self.leave("(int)")))
         if self.name in NARROW or (self.counts and not self.has_arrays):
-            around = {"enter": self.enter(), "leave": self.leave("(int64_t)")}
+            around = {"enter": self.enter("(void)0"), "leave": self.leave("(int64_t)")}
             yield LARGE.format(name=name, **self.fields(**around, narrowed=self.narrowed()))
         # Names of MPI_X as Fortran compilers mangle it, and those that mpi_f08 of Open MPI (f08) and MPICH (f08ts)
         # calls. A program can only call names that its library has.
@@ -318,7 +296,7 @@ class Function:
         spellings |= {f"{lower}_f08{end}_": "NULL" for end in ("", "ts", "ts_large")}
         for spelling, instead in spellings.items():
             large = spelling.endswith("_large_")
-            around = {"enter": self.enter_fortran(), "leave": self.leave_fortran(large)}
+            around = {"enter": self.enter("recorder_hide()"), "leave": self.leave(by_reference=True, large=large)}
             yield FORTRAN.format(name=spelling, instead=instead, **self.fields(**around))
 
 

@@ -18,13 +18,14 @@ from barograph_agent.doctor.checks import (
     check_configuration,
     check_cores,
     check_hooks,
+    check_launcher,
     check_rings,
     check_rules,
     check_salt,
     check_shim,
     check_spool,
+    check_watching,
 )
-from barograph_agent.doctor.sample_program import check_launcher, check_watching
 from barograph_collector.auth import keys
 from helpers import mpi as mpis
 from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
