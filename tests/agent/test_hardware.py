@@ -15,8 +15,8 @@ import pytest
 from barograph_agent.kernel.hardware import processor
 from barograph_agent.kernel.hardware.amd import AmdSource
 from barograph_agent.kernel.hardware.links import LinkSource
-from barograph_agent.kernel.hardware.memory import MemorySource
 from barograph_agent.kernel.hardware.processor import CoreSource
+from barograph_agent.kernel.hardware.source import MEMORY_ERRORS, CounterSource
 from barograph_agent.system.counter_files import CounterFiles
 from helpers.node import Node
 
@@ -100,12 +100,12 @@ def test_however_many_cores_a_node_has_few_files_are_read_and_stay_open(tree, mo
 
 
 def test_errors_of_memory_are_those_of_all_controllers(tree):
-    assert math.isnan(MemorySource(tree.files).read()["memory_errors"])
+    assert math.isnan(CounterSource(tree.files, "memory_errors", MEMORY_ERRORS).read()["memory_errors"])
     for number in range(2):
         tree.write(f"sys/devices/system/edac/mc/mc{number}/ce_count", 100)
         tree.write(f"sys/devices/system/edac/mc/mc{number}/ue_count", 0)
         tree.write(f"sys/devices/system/edac/mc/mc{number}/ce_noinfo_count", 7)
-    source = MemorySource(tree.files)
+    source = CounterSource(tree.files, "memory_errors", MEMORY_ERRORS)
     assert source.read() == {"memory_errors": 0}
     tree.write("sys/devices/system/edac/mc/mc0/ce_count", 130)
     tree.write("sys/devices/system/edac/mc/mc1/ue_count", 1)

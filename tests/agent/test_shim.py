@@ -731,8 +731,8 @@ def test_calls_are_written_until_an_anchor_is_named_then_records_of_it(
         assert calls["site"].tolist() == [1, 2] * 500
         assert calls["op"].tolist() == [38, 34] * 500
         assert len(set(calls["comm"].tolist()) | set(calls["detail"].tolist())) == 2
-        assert (ring.head, ring.iteration_head, ring.iterations_dropped) == (0, 266, 234)
-        records = ring.iterations(10, 266)
+        assert (ring.head, ring.iterations.head, ring.iterations.dropped) == (0, 266, 234)
+        records = ring.iterations.records(10, 266)
         assert records["index"].tolist() == [*range(10, 256), *range(256, 266)]
         assert np.diff(records["exit_ns"]).tolist()[:200] == [20] * 200
         # Between two of them is a Send of 3 ns.
@@ -746,8 +746,8 @@ def test_an_anchor_that_comes_several_times_in_an_iteration_is_recorded_once_whe
     alone: Callable[..., Path], folder: Path, turn: tuple[int, ...]
 ) -> None:
     with traced(alone, folder, 1024, 300, 3, *turn) as ring:
-        assert ring.iteration_head == 50
-        records = ring.iterations(10, 50)
+        assert ring.iterations.head == 50
+        records = ring.iterations.records(10, 50)
         assert np.diff(records["exit_ns"]).tolist() == [60] * 39
         assert set(records["flags"].tolist()) == {3}
 

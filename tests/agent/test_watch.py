@@ -51,7 +51,7 @@ from barograph_agent.sidecar.run import STRAGGLERS_SECONDS, WatchedRun
 from barograph_agent.sidecar.silence import FIRST_SECONDS, Silence, Silences
 from barograph_agent.system.clock import STEP_SECONDS, STEP_SPREAD, Clock, until_step
 from barograph_agent.system.disk import DISK, Disk
-from barograph_agent.system.network import Descriptor, Network, Source
+from barograph_agent.system.network import Network, Source
 from barograph_agent.system.processes import PROCESSES, UNCERTAIN, Processes
 from barograph_agent.system.system import SYSTEM
 from barograph_collector.client.log_reader import LogReader
@@ -1054,7 +1054,7 @@ def test_between_two_steps_a_sidecar_waits_for_nothing_but_the_end_of_the_comman
     put(run.ring(), 10)
     system = SYSTEM._replace(network=CountingNetwork())
     watch = WatchedRun(run.directory, run.plan, system=system)
-    Sidecar(run.directory.parent, NOWHERE, 0.0, {run.directory: watch}, system, Descriptor(reading)).run()
+    Sidecar(run.directory.parent, NOWHERE, 0.0, {run.directory: watch}, system, reading).run()
     os.close(reading)
     assert watch.ended
     assert [sources for sources, _ in waits] == [1] * 4

@@ -96,7 +96,7 @@ def ask(folder: Path, asks: str, done: threading.Event) -> None:
         ring.want({"idle": Want(), "calls": Want(calls=True), "anchor": anchor}[asks])
         while not done.wait(0.002):
             ring.release(ring.head)
-            ring.release_iterations(ring.iteration_head)
+            ring.iterations.release(ring.iterations.head)
             position, calls = ring.calls(position)
             position += len(calls)
 

@@ -25,13 +25,13 @@ class Acked(NamedTuple):
     dropped: int
 
 
-PIECES: Final = 128
+MAX_DROP_RECORDS: Final = 128
 """Dropped messages whose rows are known one by one: more than may be under way when they are dropped."""
-Held = TypeVar("Held")
+Stored = TypeVar("Stored")
 """What a kind of outbox stores of a message, beside the number of its rows."""
 
 
-class Outbox(ABC, Generic[Held]):
+class Outbox(ABC, Generic[Stored]):
     """Messages numbered 1, 2, 3 ... : appended by `put`, read by `get`, removed by `ack` or dropped."""
 
     def __init__(self, last_seq: int = 0) -> None:
@@ -42,7 +42,7 @@ class Outbox(ABC, Generic[Held]):
         self._reason = ""
         self._reported = 0
         """Pieces that `report_dropped` has returned."""
-        self._held: OrderedDict[int, tuple[int, Held]] = OrderedDict()
+        self._held: OrderedDict[int, tuple[int, Stored]] = OrderedDict()
         """Number of rows, and content, by message number."""
 
     @property
@@ -108,7 +108,7 @@ class Outbox(ABC, Generic[Held]):
             self._add_piece(seq, 0)
 
     def _add_piece(self, number: int, rows: int) -> None:
-        if len(self._pieces) > max(PIECES, self._reported):
+        if len(self._pieces) > max(MAX_DROP_RECORDS, self._reported):
             rows += self._pieces.pop()[1]
         self._pieces.append((number, rows))
 

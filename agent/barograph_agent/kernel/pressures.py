@@ -12,10 +12,9 @@ import numpy as np
 from barograph_agent.kernel.busy import NOBODY, BusyProcess, BusyProcesses
 from barograph_agent.kernel.hardware.amd import AmdSource
 from barograph_agent.kernel.hardware.links import LinkSource
-from barograph_agent.kernel.hardware.memory import MemorySource
 from barograph_agent.kernel.hardware.nvidia import NvidiaSource
 from barograph_agent.kernel.hardware.processor import CoreSource
-from barograph_agent.kernel.hardware.source import COUNTS, Figures, HardwareSource, joined
+from barograph_agent.kernel.hardware.source import COUNTS, MEMORY_ERRORS, CounterSource, Figures, HardwareSource, joined
 from barograph_agent.kernel.readings import NodeStat, ProcessStat, node_stat, process_stat, schedule
 from barograph_agent.kernel.transfers import CHANGED as CHANGED_TRANSFER
 from barograph_agent.kernel.transfers import Transfers
@@ -184,8 +183,9 @@ class Pressures:
         self._pids, self._belongs, self._spans_nodes = ranks, belongs, spans_nodes
         self._busy = BusyProcesses(processes, hides_others=hides_others)
         files = CounterFiles(processes.root)
+        memory = CounterSource(files, "memory_errors", MEMORY_ERRORS)
         self._hardware: list[HardwareSource] = [
-            CoreSource(files), MemorySource(files), LinkSource(files), AmdSource(files), NvidiaSource(processes.root)
+            CoreSource(files), memory, LinkSource(files), AmdSource(files), NvidiaSource(processes.root)
         ]  # fmt: skip
         self._transfers = Transfers(processes.connections)
         self._usual: Figures = {}

@@ -61,8 +61,8 @@ class CallTrace:
         passed, ring = now - self._read_at, self.ring
         if self._read_at == -math.inf:
             passed, self._came_at = 0.0, now
-            self._iterations, self._compared = ring.iteration_head, ring.compared
-            self._dropped = ring.iterations_dropped
+            self._iterations, self._compared = ring.iterations.head, ring.compared
+            self._dropped = ring.iterations.dropped
         self._read_at = now
         self._count_iterations(now, passed)
         self.filled = 0.0
@@ -100,13 +100,13 @@ class CallTrace:
 
     def _count_iterations(self, now: float, passed: float) -> None:
         ring, want = self.ring, self._want
-        came, compared = ring.iteration_head - self._iterations, ring.compared - self._compared
+        came, compared = ring.iterations.head - self._iterations, ring.compared - self._compared
         if came:
             self._longest = max((now - self._came_at) / came, self._longest)
             self._came_at = now
-        is_full = ring.iterations_dropped > self._dropped
+        is_full = ring.iterations.dropped > self._dropped
         self._iterations, self._compared, self._dropped = (
-            self._iterations + came, self._compared + compared, ring.iterations_dropped,
+            self._iterations + came, self._compared + compared, ring.iterations.dropped,
         )  # fmt: skip
         if want.op and not want.calls and passed > 0 and (came + compared) / passed > MAX_RECORD_RATE:
             self.is_too_fast = True

@@ -76,7 +76,7 @@ class Loop:
     @property
     def readable(self) -> int:
         """Number of recorded iterations that may be read."""
-        return self._ring.iteration_head if self._joins_at is None else self._joins_at
+        return self._ring.iterations.head if self._joins_at is None else self._joins_at
 
     @property
     def defers(self) -> bool:
@@ -161,7 +161,7 @@ class Loop:
     def _name(self, anchor: Anchor, now: float) -> None:
         calls = self.trace.calls.newest()
         self._longest = float(np.diff(_ends(calls[occurrences(calls, anchor)])).max(initial=0)) * 1e-9
-        self._joins_at, self._named_at, self._deferred_since = self._ring.iteration_head, now, None
+        self._joins_at, self._named_at, self._deferred_since = self._ring.iterations.head, now, None
         self._pause, self._outnumbers = MIN_SEARCH_SECONDS, False
         self.trace.record(anchor, now)
         self._collectives.restart()
@@ -170,7 +170,7 @@ class Loop:
         """Recall the iterations before the first recorded one, once that is there, or all if the loop has ended."""
         assert self._joins_at is not None
         trace, anchor = self.trace, self.trace.anchor
-        fresh = self._ring.iterations(self._joins_at, self._ring.iteration_head)
+        fresh = self._ring.iterations.records(self._joins_at, self._ring.iterations.head)
         if anchor is not None and not (len(fresh) or final) and self._may_come(now):
             return NO_RECORDS
         self._joins_at = None
@@ -209,8 +209,8 @@ class Loop:
 
     def _outnumber(self) -> bool:
         """Whether the recorded iterations outnumber collectives."""
-        head = self._ring.iteration_head
-        records = self._ring.iterations(max(self._ring.iteration_tail, head - MAX_POINTS), head)
+        head = self._ring.iterations.head
+        records = self._ring.iterations.records(max(self._ring.iterations.tail, head - MAX_POINTS), head)
         return self._collectives.are_outnumbered(_ends(records))
 
     def _end(self, after_ns: int) -> Records:
@@ -246,7 +246,7 @@ class FollowingLoop:
     @property
     def readable(self) -> int:
         """As of Loop."""
-        return self._ring.iteration_head
+        return self._ring.iterations.head
 
     def step(self, now: float, leader: Loop | None, *, may_search: bool) -> None:
         """Decide what the shim writes. Raises RingError if the ring is inconsistent."""

@@ -116,18 +116,18 @@ class IntervalReader:
     def seen(self) -> int:
         """Ends of intervals counted so far, collectives and iterations, including dropped ones."""
         cursor = self.cursor
-        return self.ring.head + self.ring.iteration_head + cursor.recalled + self.dropped - cursor.absorbed
+        return self.ring.head + self.ring.iterations.head + cursor.recalled + self.dropped - cursor.absorbed
 
     @property
     def dropped(self) -> int:
         """Those that were not recorded."""
-        return self.ring.dropped + self.ring.iterations_dropped
+        return self.ring.dropped + self.ring.iterations.dropped
 
     @property
     def unread(self) -> int:
         """Records in the ring that were not read yet."""
         cursor = self.cursor
-        return max(self.ring.head - cursor.position + self.ring.iteration_head - cursor.iteration_position, 0)
+        return max(self.ring.head - cursor.position + self.ring.iterations.head - cursor.iteration_position, 0)
 
     @property
     def ended_at(self) -> float:
@@ -139,8 +139,8 @@ class IntervalReader:
         """The same of the last record, though it may not have been read."""
         ring, cursor = self.ring, self.cursor
         ends = [cursor.last_exit_ns]
-        if ring.iteration_head > cursor.iteration_position:
-            ends.append(int(ring.iterations(ring.iteration_head - 1, ring.iteration_head)[0]["exit_ns"]))
+        if ring.iterations.head > cursor.iteration_position:
+            ends.append(int(ring.iterations.records(ring.iterations.head - 1, ring.iterations.head)[0]["exit_ns"]))
         if ring.head > cursor.position:
             ends.append(int(ring.records(ring.head - 1, ring.head)[0]["exit_ns"]))
         return float(self.unix(max(ends)))
@@ -191,7 +191,7 @@ class IntervalReader:
 
     def _read_next(self, recalled: Records, limit: int | None, *, defers: bool, absorbs: bool, final: bool) -> None:
         ring, cursor = self.ring, self.cursor
-        seen, head = ring.iteration_head, ring.head
+        seen, head = ring.iterations.head, ring.head
         if cursor.position > head or cursor.iteration_position > seen:
             expected = max(cursor.position, cursor.iteration_position)
             raise RingError(ring.path, f"head is {min(head, seen)}, expected at least {expected}")
@@ -199,7 +199,7 @@ class IntervalReader:
         if cursor.position < (tail := ring.tail):
             cursor.lost += tail - cursor.position
             cursor.position = tail
-        if cursor.iteration_position < (tail := ring.iteration_tail):
+        if cursor.iteration_position < (tail := ring.iterations.tail):
             cursor.lost += tail - cursor.iteration_position
             cursor.iteration_position = tail
         limit = seen if limit is None else limit

@@ -66,7 +66,7 @@ class IterationReducer:
         return rows
 
     def _head(self, member: Member) -> int:
-        return min(member.ring.iteration_head, self._limits.get(member.ring.path, 0))
+        return min(member.ring.iterations.head, self._limits.get(member.ring.path, 0))
 
     def _range(self, *, final: bool) -> tuple[int, int] | None:
         """Begin and length of the next range that is complete, in ticks."""
@@ -84,9 +84,9 @@ class IterationReducer:
             length //= 2
         begin = at // length * length
         end = begin + length
-        is_full = any(self._head(m) - _position(m) > m.ring.iteration_capacity // 2 for m in unread)
+        is_full = any(self._head(m) - _position(m) > m.ring.iterations.capacity // 2 for m in unread)
         has_all = len(unread) == len(self._members) and min(lasts) >= end
-        if not (final or is_full) and any(self._head(m) < m.ring.iteration_head for m in self._members):
+        if not (final or is_full) and any(self._head(m) < m.ring.iterations.head for m in self._members):
             return None  # those of some ranks are held back
         if final or is_full or has_all or until >= end + GRACE_SECONDS * 1e6 / TICK_US:
             return begin, length
@@ -145,13 +145,13 @@ def _alike(count: Floats, anchors: list[str]) -> npt.NDArray[np.bool_]:
 def _length(count: int, ticks: int, members: list[Member]) -> int:
     """A power of two: some seconds, or more for MIN_COUNT iterations, but no more than fit into a quarter of a ring."""
     each = max(ticks / count, 1.0)
-    most = min(member.ring.iteration_capacity for member in members) / 4 * each
+    most = min(member.ring.iterations.capacity for member in members) / 4 * each
     wanted = min(max(RANGE_SECONDS * 1e6 / TICK_US, MIN_COUNT * each), most)
     return 1 << max(int(wanted).bit_length() - 1, 0)
 
 
 def _position(member: Member) -> int:
-    return max(member.cursor.node_iteration, member.ring.iteration_tail)
+    return max(member.cursor.node_iteration, member.ring.iterations.tail)
 
 
 def _unix_us(member: Member, exit_ns: int) -> int:
@@ -160,21 +160,21 @@ def _unix_us(member: Member, exit_ns: int) -> int:
 
 
 def _exit_tick(member: Member, position: int) -> int:
-    return _unix_us(member, int(member.ring.iterations(position, position + 1)[0]["exit_ns"])) // TICK_US
+    return _unix_us(member, int(member.ring.iterations.records(position, position + 1)[0]["exit_ns"])) // TICK_US
 
 
 def _read_tick(member: Member) -> int:
     """When the last iteration ended that was read, -1 if it is not there any more."""
     position = _position(member)
-    return _exit_tick(member, position - 1) if position > member.ring.iteration_tail else -1
+    return _exit_tick(member, position - 1) if position > member.ring.iterations.tail else -1
 
 
 def _take(member: Member, head: int, end: int) -> tuple[Records, Records]:
     """The unread iterations before number `head` that end before this tick, and the one before them if it is there."""
     ring, cursor = member
     position = _position(member)
-    first = max(position - 1, ring.iteration_tail)
-    records = ring.iterations(first, max(head, first))
+    first = max(position - 1, ring.iterations.tail)
+    records = ring.iterations.records(first, max(head, first))
     ends = (records["exit_ns"].astype(np.int64) - ring.started_ns + ring.started_unix_ns) // (1000 * TICK_US)
     stop = max(int(np.searchsorted(ends, end)), position - first)
     cursor.node_iteration = first + stop

@@ -183,7 +183,11 @@ class NextIntervals:
     def __init__(self, ring: Ring) -> None:
         self._ring, self._most = ring, -1
         self._member = np.array([ring.place], MEMBER)
-        self.now = _Intervals(member=self._member.ctypes.data, **ring.iteration_place)
+        self.now = _Intervals(
+            member=self._member.ctypes.data,
+            iterations_at=ring.iterations.at,
+            iteration_capacity=ring.iterations.capacity,
+        )
         self.to: dict[str, npt.NDArray[Any]] = {}
 
     def next(self, recalled: npt.NDArray[np.void], **now: int) -> None:

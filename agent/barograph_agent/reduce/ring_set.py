@@ -96,8 +96,8 @@ class RankRing:
             iteration = min(cursor.iteration_position, iteration)
         if sync_point > ring.tail:
             ring.release(sync_point)
-        if iteration > ring.iteration_tail:
-            ring.release_iterations(iteration)
+        if iteration > ring.iterations.tail:
+            ring.iterations.release(iteration)
 
 
 class _Reducers(NamedTuple):

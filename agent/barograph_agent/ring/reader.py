@@ -6,6 +6,7 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -116,11 +117,72 @@ class RingError(Exception):
         self.path = path
 
 
-class Ring:
-    """One rank's ring, opened by a process other than its writer.
+class Lane:
+    """A table of records in a ring: of collectives, or of iterations. Without capacity there are none.
 
-    Records are read with pread, so truncation of the file is an error and not a SIGBUS. Only the header is mapped,
-    because the tail must be stored atomically.
+    Records are read with pread, so truncation of the file is an error and not a SIGBUS.
+    """
+
+    def __init__(self, path: Path, file: int, words: memoryview, at: int, capacity: int, fields: Sequence[str]) -> None:
+        """at: where records begin in the file. fields: of the header, with head, dropped records and tail."""
+        self.path, self.at, self.capacity = path, at, capacity
+        self._file, self._words, self._head_field = file, words, fields[0]
+        self._head, self._dropped, self._tail = map(word, fields)
+
+    @property
+    def dropped(self) -> int:
+        """Records not written because the table was full."""
+        return min(self._words[self._dropped], MAX_COUNT) if self.capacity else 0
+
+    @property
+    def tail(self) -> int:
+        """Records released so far."""
+        return self._words[self._tail] if self.capacity else 0
+
+    @property
+    def head(self) -> int:
+        """Records written so far. Raises RingError if head and tail are inconsistent."""
+        if not self.capacity:
+            return 0
+        tail, head = self._words[self._tail], self._words[self._head]
+        if not tail <= head <= min(tail + self.capacity, MAX_COUNT):
+            raise RingError(self.path, f"{self._head_field} is {head}, expected {tail} to {tail + self.capacity}")
+        return head
+
+    def records(self, start: int, stop: int) -> Records:
+        """A copy of records start..stop-1, which must lie between tail and head, with values of a program."""
+        records = self._wrapped(self.at, self.capacity, RECORD, start, stop)
+        # As signed numbers: -1 is BYTES_UNKNOWN.
+        if len(records) and (records["index"].max() > MAX_COUNT or records.view(np.int64).min() < -1):
+            raise RingError(self.path, f"a record has a value beyond {2**63}, or a number beyond {MAX_COUNT}")
+        return records
+
+    def release(self, position: int) -> None:
+        """Let the shim overwrite every record before `position`."""
+        self._words[self._tail] = position
+
+    def _wrapped(self, at: int, capacity: int, dtype: np.dtype[np.void], start: int, stop: int) -> Records:
+        if start >= stop:
+            return np.empty(0, dtype)
+        slot = start % capacity
+        count = min(stop - start, capacity - slot)
+        records = self._read(at + slot * dtype.itemsize, count, dtype)
+        if start + count < stop:
+            records = np.concatenate([records, self._read(at, stop - start - count, dtype)])
+        return records
+
+    def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:
+        want = count * dtype.itemsize
+        data = os.pread(self._file, want, at)
+        if len(data) != want:
+            raise RingError(self.path, f"{len(data)} bytes at {at}, expected {want}")
+        return np.frombuffer(data, dtype=dtype)
+
+
+class Ring(Lane):
+    """One rank's ring, opened by a process other than its writer; as a lane that of collectives.
+
+    Only the header is mapped, because the tail must be stored atomically.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,7 +194,7 @@ class Ring:
                 raise
             raise RingError(path, f"{error.strerror}, expected a readable and writable file") from error
         try:
-            self._check()
+            records_at, capacity, iterations_at, iteration_capacity = self._check()
             self._address = _map_header(self._file)
         except BaseException:
             os.close(self._file)
@@ -140,7 +202,10 @@ class Ring:
         header = memoryview((ctypes.c_char * HEADER_BYTES).from_address(self._address)).cast("B")
         self._header: Any = np.frombuffer(header, dtype=HEADER)[0:1]
         # Fast access to the fields that are read at every step.
-        self._words, self._halves = header.cast("Q"), header.cast("I")
+        words, self._halves = header.cast("Q"), header.cast("I")
+        super().__init__(path, self._file, words, records_at, capacity, ("head", "dropped", "tail"))
+        fields = ("iteration_head", "iterations_dropped", "iteration_tail")
+        self.iterations = Lane(path, self._file, words, iterations_at, iteration_capacity, fields)
 
     def __enter__(self) -> Self:
         return self
@@ -159,14 +224,10 @@ class Ring:
     @property
     def place(self) -> tuple[int, ...]:
         """What C needs to read records: `struct member` of `agent/shim/reader/reader.h`. Valid until `close`."""
-        return self._address, self._records_at, self.capacity, self.started_ns, 0, 0, 0, self._file
+        return self._address, self.at, self.capacity, self.started_ns, 0, 0, 0, self._file
 
-    @property
-    def iteration_place(self) -> dict[str, int]:
-        """The same of iterations."""
-        return {"iterations_at": self._iterations_at, "iteration_capacity": self.iteration_capacity}
-
-    def _check(self) -> None:
+    def _check(self) -> tuple[int, int, int, int]:
+        """Where records and iterations are, each with their capacity."""
         size = os.fstat(self._file).st_size
         if size < HEADER_BYTES:
             raise RingError(self.path, f"{size} bytes, expected at least a header of {HEADER_BYTES}")
@@ -206,27 +267,22 @@ class Ring:
         self._modules_at = HEADER_BYTES
         self._module_capacity, self._site_capacity = int(header["module_capacity"]), int(header["site_capacity"])
         self._sites_at = self._modules_at + self._module_capacity * MODULE.itemsize
-        self._records_at = self._sites_at + self._site_capacity * SITE.itemsize
-        self.capacity = capacity
-        self._iterations_at = self._records_at + capacity * RECORD.itemsize
-        self.iteration_capacity, self.call_capacity = int(header["iteration_capacity"]), int(header["call_capacity"])
-        for field, found in (("iteration_capacity", self.iteration_capacity), ("call_capacity", self.call_capacity)):
+        records_at = self._sites_at + self._site_capacity * SITE.itemsize
+        iterations_at = records_at + capacity * RECORD.itemsize
+        iterations, self.call_capacity = int(header["iteration_capacity"]), int(header["call_capacity"])
+        for field, found in (("iteration_capacity", iterations), ("call_capacity", self.call_capacity)):
             if found & (found - 1):
                 raise RingError(self.path, f"{field} is {found}, expected 0 or a power of two")
         if self.call_capacity > MAX_CALLS:
             raise RingError(self.path, f"call_capacity is {self.call_capacity}, expected at most {MAX_CALLS}")
-        self._calls_at = self._iterations_at + self.iteration_capacity * RECORD.itemsize
+        self._calls_at = iterations_at + iterations * RECORD.itemsize
         whole = self._calls_at + self.call_capacity * CALL.itemsize
         if size < whole:
             raise RingError(self.path, f"{size} bytes, expected {whole} for {capacity} records")
+        return records_at, capacity, iterations_at, iterations
 
     def _get(self, field: str) -> Any:
         return self._header[field][0]
-
-    @property
-    def dropped(self) -> int:
-        """Collectives not recorded because the ring was full."""
-        return min(self._words[_DROPPED], MAX_COUNT)
 
     @property
     def finalized(self) -> bool:
@@ -246,69 +302,6 @@ class Ring:
     def exited_unix_ns(self) -> int:
         """When the process exited, in Unix nanoseconds. Valid only if `exit_status` is not None."""
         return int(self._get("exited_ns")) - self.started_ns + self.started_unix_ns
-
-    @property
-    def tail(self) -> int:
-        """Records released so far."""
-        return self._words[_TAIL]
-
-    @property
-    def head(self) -> int:
-        """Records written so far. Raises RingError if head and tail are inconsistent."""
-        tail, head = self._words[_TAIL], self._words[_HEAD]
-        if not tail <= head <= min(tail + self.capacity, MAX_COUNT):
-            raise RingError(self.path, f"head is {head}, expected {tail} to {tail + self.capacity}")
-        return head
-
-    def records(self, start: int, stop: int) -> Records:
-        """A copy of records start..stop-1, which must lie between tail and head."""
-        return self._numbered(self._wrapped(self._records_at, self.capacity, RECORD, start, stop))
-
-    def _numbered(self, records: Records) -> Records:
-        """These records, whose values are those of a program. Raises RingError."""
-        # As signed numbers: -1 is BYTES_UNKNOWN.
-        if len(records) and (records["index"].max() > MAX_COUNT or records.view(np.int64).min() < -1):
-            raise RingError(self.path, f"a record has a value beyond {2**63}, or a number beyond {MAX_COUNT}")
-        return records
-
-    def _wrapped(self, at: int, capacity: int, dtype: np.dtype[np.void], start: int, stop: int) -> Records:
-        if start >= stop:
-            return np.empty(0, dtype)
-        slot = start % capacity
-        count = min(stop - start, capacity - slot)
-        records = self._read(at + slot * dtype.itemsize, count, dtype)
-        if start + count < stop:
-            records = np.concatenate([records, self._read(at, stop - start - count, dtype)])
-        return records
-
-    @property
-    def iterations_dropped(self) -> int:
-        """Iterations not recorded because their table was full."""
-        return min(self._words[_ITERATIONS_DROPPED], MAX_COUNT) if self.iteration_capacity else 0
-
-    @property
-    def iteration_tail(self) -> int:
-        """Iterations released so far."""
-        return self._words[_ITERATION_TAIL] if self.iteration_capacity else 0
-
-    @property
-    def iteration_head(self) -> int:
-        """Iterations written so far. Raises RingError if head and tail are inconsistent."""
-        if not self.iteration_capacity:
-            return 0
-        tail, head = self._words[_ITERATION_TAIL], self._words[_ITERATION_HEAD]
-        if not tail <= head <= min(tail + self.iteration_capacity, MAX_COUNT):
-            expected = f"{tail} to {tail + self.iteration_capacity}"
-            raise RingError(self.path, f"iteration_head is {head}, expected {expected}")
-        return head
-
-    def iterations(self, start: int, stop: int) -> Records:
-        """A copy of the records of iterations start..stop-1, which must lie between their tail and head."""
-        return self._numbered(self._wrapped(self._iterations_at, self.iteration_capacity, RECORD, start, stop))
-
-    def release_iterations(self, position: int) -> None:
-        """Let the shim overwrite the records of every iteration before `position`."""
-        self._words[_ITERATION_TAIL] = position
 
     def calls(self, start: int) -> tuple[int, Records]:
         """The calls from number `start` on that are not overwritten, and the number of the first. Tells the shim so."""
@@ -339,10 +332,6 @@ class Ring:
         if self.call_capacity:
             self._words[_WANTED] = want.word()
 
-    def release(self, position: int) -> None:
-        """Let the shim overwrite every record before `position`."""
-        self._words[_TAIL] = position
-
     def site(self, index: int) -> str:
         """Call site `index` as module+offset of each frame, innermost first; "start" for 0, the start of the run.
 
@@ -371,13 +360,6 @@ class Ring:
             found.append((path, offset))
         return found
 
-    def _read(self, at: int, count: int, dtype: np.dtype[np.void]) -> Records:
-        want = count * dtype.itemsize
-        data = os.pread(self._file, want, at)
-        if len(data) != want:
-            raise RingError(self.path, f"{len(data)} bytes at {at}, expected {want}")
-        return np.frombuffer(data, dtype=dtype)
-
 
 def _map_header(file: int) -> int:
     """The address of the header. Not by `mmap`, which holds a second descriptor of each ring. Raises OSError."""
@@ -393,10 +375,7 @@ def word(field: str) -> int:
     return offset // 8
 
 
-_HEAD, _DROPPED, _TAIL = word("head"), word("dropped"), word("tail")
-_ITERATION_HEAD, _ITERATIONS_DROPPED = word("iteration_head"), word("iterations_dropped")
-_ITERATION_TAIL, _CALL_HEAD, _CALL_TAIL = word("iteration_tail"), word("call_head"), word("call_tail")
-_COMPARED, _WANTED = word("compared"), word("wanted")
+_CALL_HEAD, _CALL_TAIL, _COMPARED, _WANTED = map(word, ("call_head", "call_tail", "compared", "wanted"))
 _STATE, _EXIT = (HEADER.fields[field][1] // 4 for field in ("state", "exit"))  # type: ignore[index]
 
 

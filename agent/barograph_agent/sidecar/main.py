@@ -12,6 +12,7 @@ import contextlib
 import gc
 import os
 import re
+import select
 import signal
 import stat
 import sys
@@ -30,7 +31,6 @@ from barograph_agent.sidecar.plan import PLAN, REPORT, RunPlan, leave, load_end,
 from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.system.clock import STEP_SECONDS, until_step
 from barograph_agent.system.disk import Disk
-from barograph_agent.system.network import Descriptor
 from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_agent.system.system import SYSTEM, System
 
@@ -153,7 +153,7 @@ class Sidecar:
         drain_seconds: float,
         runs: dict[Path, WatchedRun] | None = None,
         system: System = SYSTEM,
-        launcher: Descriptor | None = None,
+        launcher: int | None = None,
     ) -> None:
         """collectors: for orphans, addresses with commas between.
 
@@ -271,7 +271,7 @@ class Sidecar:
         self._step_seconds = BUSY_STEP_SECONDS if fast else STEP_SECONDS
         seconds = until_step(self._system.clock.now(), self._step_seconds)
         self._system.network.wait([] if self._launcher is None else [self._launcher], seconds)
-        if self._launcher is not None and self._launcher.is_readable():
+        if self._launcher is not None and select.select([self._launcher], [], [], 0)[0]:
             self._launcher = None
         for run in runs:
             run.may_end = self._launcher is None or run.is_hurried
@@ -282,7 +282,7 @@ def _is_refused(runs: Mapping[Path, WatchedRun]) -> bool:
     return all(run.link.is_withheld for run in runs.values())
 
 
-def sidecar_of(run: WatchedRun, system: System = SYSTEM, launcher: Descriptor | None = None) -> Sidecar:
+def sidecar_of(run: WatchedRun, system: System = SYSTEM, launcher: int | None = None) -> Sidecar:
     """The sidecar of one run. launcher: see Sidecar."""
     plan, directory = run.plan, run.directory
     collectors = plan.collectors or plan.endpoint
@@ -295,7 +295,7 @@ def main(arguments: list[str]) -> int:
     gc.freeze()  # what was imported stays, and is not looked through beside the ranks
     directory = Path(arguments[0])
     # The launcher's end of a pipe. It also closes when the launcher is killed.
-    launcher = Descriptor(0) if stat.S_ISFIFO(os.fstat(0).st_mode) else None
+    launcher = 0 if stat.S_ISFIFO(os.fstat(0).st_mode) else None
     sidecar = sidecar_of(WatchedRun(directory, load_plan(directory)), launcher=launcher)
     signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import select
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from barograph_agent.system.clock import CLOCK
 
@@ -15,27 +14,16 @@ if TYPE_CHECKING:
     from barograph_agent.system.connection import Connection, SocketKey
 
 
-class Source(Protocol):
-    """What can be waited for, such as a Connection."""
+class Pollable(Protocol):
+    """What a poller can wait for, such as a Connection."""
 
     def register(self, poller: zmq.Poller) -> None:
         """Let a poller wait for it."""
         ...
 
 
-class Descriptor:
-    """A descriptor that can be waited for, such as the end of a pipe."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def register(self, poller: zmq.Poller) -> None:
-        """Let a poller wait for it."""
-        poller.register(self._number, select.POLLIN)
-
-    def is_readable(self) -> bool:
-        """Whether there is something to read, or the other end is closed."""
-        return bool(select.select([self._number], [], [], 0)[0])
+Source: TypeAlias = Pollable | int
+"""What can be waited for, or its descriptor."""
 
 
 class Network:
@@ -75,5 +63,8 @@ class Network:
 
         poller = zmq.Poller()
         for source in sources:
-            source.register(poller)
+            if isinstance(source, int):
+                poller.register(source, zmq.POLLIN)
+            else:
+                source.register(poller)
         poller.poll(math.ceil(seconds * 1000))

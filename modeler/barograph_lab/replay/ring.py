@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -23,8 +24,7 @@ class TraceRing:
         self.dropped = 0
         self.tail = 0
         self.head = 0
-        self.iteration_place = {"iterations_at": 0, "iteration_capacity": 0}
-        self.iteration_head = self.iteration_tail = self.iterations_dropped = 0
+        self.iterations = SimpleNamespace(at=0, capacity=0, head=0, tail=0, dropped=0)
         self._names = trace.names
         rank = trace.ranks[0]
         kept = rank.synchronizing

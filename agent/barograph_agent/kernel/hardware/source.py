@@ -11,6 +11,9 @@ from barograph_agent.system.counter_files import CounterFiles
 COUNTS: Final = ("throttles", "memory_errors", "link_errors", "accelerator_errors")
 """Figures that are growth since the last read: those of several times are added. Of others the mean counts."""
 
+MEMORY_ERRORS: Final = "/sys/devices/system/edac/mc/mc*/[cu]e_count"
+"""What controllers of memory have seen, corrected or not (EDAC)."""
+
 Figures: TypeAlias = dict[str, float]
 """By column of `pressures`; what a node does not have is absent or NaN."""
 
