@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
@@ -21,10 +22,9 @@ from barograph_modeler.settings import ModelerSettings
 
 if TYPE_CHECKING:
     from barograph_collector.auth.http_access import Access
-    from barograph_modeler.learning.backlog import Key
     from barograph_modeler.processor import ModelerProcessor
-    from barograph_modeler.refits.workers import Workers
     from barograph_modeler.state.snapshot import SnapshotKeeper
+    from barograph_modeler.workers import Workers
 
 TABLES = [
     "jobs", "works", "signatures", "work_edits", "blocks", "phases", "features", "runs", "scores", "predictions",
@@ -42,10 +42,9 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
     from barograph_modeler.features.library import FeatureLibrary
     from barograph_modeler.features.train_worker import TrainWorker
     from barograph_modeler.forecasts.forecaster import Forecaster
-    from barograph_modeler.forecasts.library import PredictorLibrary, first_fits
+    from barograph_modeler.forecasts.library import PredictorLibrary
     from barograph_modeler.learning.learner import Learner
     from barograph_modeler.processor import ModelerProcessor
-    from barograph_modeler.refits.dispatch import Dispatch
     from barograph_modeler.serving.exporter import ModelerExporter
     from barograph_modeler.serving.page import PredictPage
     from barograph_modeler.state.snapshot import SnapshotKeeper
@@ -58,20 +57,17 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             text = f"state directory {settings.state}: {error.strerror}, expected a writable directory"
             raise CannotStart(text, Exit.STATE) from None
     access = load_access(settings.access)
-    workers = _workers(settings)
-    dispatch: Dispatch[Key] | None = None if workers is None else Dispatch(workers, settings.seed)
+    of_classes, of_applications = _workers(settings), _workers(settings)
     learner = Learner(
         seed=settings.seed,
         window_seconds=settings.window,
         classes=settings.classes,
         accept=settings.accept,
         refit_seconds=settings.refit,
-        workers=dispatch,
+        workers=of_classes,
     )
     with ThreadPoolExecutor(1, "fit") as executor, ThreadPoolExecutor(1, "features") as feature_executor:
-        others = _workers(settings)
-        fits = None if others is None else first_fits(others, settings.seed)
-        forecaster = Forecaster(PredictorLibrary(executor, settings.seed, workers=fits))
+        forecaster = Forecaster(PredictorLibrary(executor, settings.seed, workers=of_applications))
         worker = TrainWorker()
         features = FeatureForecaster(FeatureLibrary(worker.learn, feature_executor, settings.seed))
         processor = ModelerProcessor(learner, forecaster, features, settings.histories)
@@ -98,7 +94,7 @@ def _serve(configuration: Configuration[ModelerSettings]) -> int:
             )
         finally:
             worker.stop()
-            for one in (dispatch, fits):
+            for one in (of_classes, of_applications):
                 if one is not None:
                     one.close()
             executor.shutdown(wait=False, cancel_futures=True)
@@ -123,17 +119,19 @@ def _each_cycle(access: Access | None) -> list[Output]:
     return []
 
 
-def _workers(settings: ModelerSettings) -> Workers | None:
-    """Where classes are fitted when many wait. Raises CannotStart."""
-    from barograph_modeler.refits.workers import DaskCluster, LocalProcesses
+def _workers(settings: ModelerSettings) -> Workers[Any] | None:
+    """What fits where many classes or applications wait. Raises CannotStart."""
+    from barograph_modeler.workers import MAX_TASKS, TASKS_PER_PROCESS, Workers, dask_cluster, local_processes
 
     if settings.dask is not None:
-        try:
-            return DaskCluster(settings.dask)
-        except ModuleNotFoundError as error:
-            text = f"dask is {settings.dask}, but the package {error.name} is not installed, expected barograph[dask]"
-            raise CannotStart(text, Exit.USAGE) from None
-    return LocalProcesses(settings.workers) if settings.workers else None
+        if importlib.util.find_spec("distributed") is None:
+            text = f"dask is {settings.dask}, but the package distributed is not installed, expected barograph[dask]"
+            raise CannotStart(text, Exit.USAGE)
+        return Workers(f"the Dask cluster at {settings.dask}", partial(dask_cluster, settings.dask), MAX_TASKS)
+    if not (count := settings.workers):
+        return None
+    name = f"{count} local process{'es' if count > 1 else ''}"
+    return Workers(name, partial(local_processes, count), TASKS_PER_PROCESS * count)
 
 
 def _depends_on(settings: ModelerSettings) -> str:

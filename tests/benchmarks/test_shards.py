@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,9 @@ import pytest
 from barograph_collector.daemon.runner import CYCLE_SECONDS
 from barograph_lab.bench.load import Load
 from barograph_lab.bench.measured_collector import Usage
+from barograph_modeler.bands.class_model import fit_gevs
 from barograph_modeler.learning.learner import Learner
-from barograph_modeler.refits.batch import fit_windows, version
-from barograph_modeler.refits.workers import DaskCluster
+from barograph_modeler.workers import MAX_TASKS, Workers, dask_cluster
 from helpers.dask import Cluster
 from helpers.lakes import opened
 from helpers.log import wait_until
@@ -169,7 +170,7 @@ def played(directory: Path, server: Postgres, count: int, times: int) -> Outcome
 
 def fitted(made: Learner) -> list[object]:
     """The bands of all workloads once all are fitted."""
-    while made.backlog:
+    while made.waiting:
         began = time.monotonic()
         made.step(0.0)
         time.sleep(max(0.0, began + CYCLE_SECONDS - time.monotonic()))
@@ -189,12 +190,12 @@ def test_fits_are_the_same_whichever_dask_workers_are_killed(tmp_path: Path) -> 
                 kills += 1
 
         killer = threading.Thread(target=kill_workers)
-        workers = DaskCluster(cluster.address)
-        wait_until(lambda: workers.executor() is not None, "the scheduler answers")
-        executor = workers.executor()
-        assert executor is not None
-        for future in [executor.submit(fit_windows, [np.arange(9.0) + 1], 0, version()) for _ in range(8)]:
-            future.result()  # started, with libraries in memory
+        workers = Workers[int]("Dask", partial(dask_cluster, cluster.address), MAX_TASKS)
+        for number in range(-8, 0):
+            workers.send(number, fit_gevs, [np.arange(9.0) + 1], 0)
+        while len(workers):  # started, with libraries in memory
+            workers.poll()
+            time.sleep(0.05)
         killer.start()
         try:
             while kills < max(KILLS // 4, 3):

@@ -8,13 +8,12 @@ from barograph_modeler.bands.class_model import WINDOW, ClassModel
 from barograph_modeler.bands.moments import Blocks
 from barograph_modeler.learning.learner import REFIT_SECONDS, Learner
 from barograph_modeler.learning.workload import Workload
-from barograph_modeler.refits.dispatch import Dispatch
-from barograph_modeler.refits.workers import Workers
+from barograph_modeler.workers import Workers
 
 
-def learner(workloads: int, workers: Workers | None) -> Learner:
+def learner(workloads: int, workers: Workers[int] | None) -> Learner:
     """A learner of so many workloads, each with a class that has a full window and is to be fitted."""
-    made = Learner(refit_seconds=REFIT_SECONDS, workers=None if workers is None else Dispatch(workers))
+    made = Learner(refit_seconds=REFIT_SECONDS, workers=workers)
     values = np.random.default_rng(1).lognormal(0, 0.05, (workloads, WINDOW))
     for number, one in enumerate(values):
         workload = made.workloads[str(number)] = Workload()

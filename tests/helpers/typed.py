@@ -72,7 +72,7 @@ ELSEWHERE: Final = {
     r"barograph replay |barograph record ": "tests/laboratory/test_replay.py",
     r"systemctl |journalctl ": "tests/deploy/test_booted.py",
     r"scontrol |srun ": "tests/deploy/test_slurm.py",
-    r"dask |barograph modeler --dask |barograph backtest bands .*--dask ": "tests/modeler/refits/test_workers.py",
+    r"dask |barograph modeler --dask |barograph backtest bands .*--dask ": "tests/modeler/test_workers.py",
     r"barograph backtest \w+ --lake ": "tests/laboratory/test_backtest_lake.py",
     r"barograph (backup|restore) /nfs/moved ": "tests/deploy/test_backup.py",
     r"barograph run -- .*(apptainer|ch-run) ": "tests/agent/test_containers.py",

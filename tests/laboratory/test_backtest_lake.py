@@ -89,44 +89,31 @@ def test_series_of_a_lake_are_those_of_its_ended_days(
 
 
 class Remote(Inline):
-    """Workers elsewhere: what is sent and what comes back are bytes. fails: as one that does not mount the lake."""
+    """Workers elsewhere: what is sent and what comes back are bytes."""
 
-    name, fails = "the workers", False
     tasks = 0
 
-    def executor(self) -> Remote:
-        return self
-
-    def close(self) -> None:
-        pass
+    def start(self) -> tuple[Remote, Callable[[], None]]:
+        return self, lambda: None
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **keywords: Any) -> Future[Any]:
         self.tasks += 1
         function, given = pickle.loads(pickle.dumps((work, args)))
-        if self.fails:
-            given[1][0] = given[1][0]._replace(files=["/not/mounted.parquet"])
         return super().submit(lambda: pickle.loads(pickle.dumps(function(*given))))
 
 
-@pytest.mark.parametrize("fails", [False, True])
 def test_workers_read_the_lake_themselves(
     lake: tuple[Path, dict[tuple[str, str], list[float]]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    *,
-    fails: bool,
 ) -> None:
     place, values = lake
     remote = Remote()
-    remote.fails = fails
-    monkeypatch.setattr("barograph_lab.backtest.bands.workers_of", lambda options: remote)
-    if not fails:
-        monkeypatch.setattr(LakePlace, "reader", read_elsewhere(LakePlace.reader, remote))
+    monkeypatch.setattr("barograph_lab.backtest.bands.workers_of", lambda options: remote.start)
+    monkeypatch.setattr(LakePlace, "reader", read_elsewhere(LakePlace.reader, remote))
     main(["backtest", "bands", "--lake", str(place), "--json"])
-    done = capsys.readouterr()
     assert remote.tasks == 2
-    assert {tuple(row["by"].values()) for row in json.loads(done.out)["series"]} == values.keys()
-    assert ("mounted.parquet" in done.err and "the rest is computed here" in done.err) == fails
+    assert {tuple(row["by"].values()) for row in json.loads(capsys.readouterr().out)["series"]} == values.keys()
 
 
 def read_elsewhere(real: Callable[[LakePlace], Any], remote: Remote) -> Callable[[LakePlace], Any]:
@@ -195,11 +182,10 @@ def test_runs_of_a_lake_are_scored_by_scale_and_size(tmp_path: Path, capsys: pyt
 def test_a_dask_cluster_reads_the_lake(
     lake: tuple[Path, object], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barograph_modeler.refits.workers.CONNECT_SECONDS", 120)
+    monkeypatch.setattr("barograph_modeler.workers.CONNECT_SECONDS", 120)
     alone = printed(capsys, "--lake", str(lake[0]))
     with Cluster(1, tmp_path) as cluster:
         assert printed(capsys, "--lake", str(lake[0]), "--dask", cluster.address) == alone
-    assert "computed here" not in capsys.readouterr().err
 
 
 def published(root: Path, entries: list[Entry], day: int = FIRST) -> str:
@@ -292,7 +278,9 @@ def test_remaining_times_of_a_lake_are_those_of_its_intervals(
     expected = json.loads(capsys.readouterr().out)
     assert expected["summary"]
     elsewhere = Remote()
-    monkeypatch.setattr("barograph_lab.backtest.remaining.workers_of", lambda options: elsewhere if remote else None)
+    monkeypatch.setattr(
+        "barograph_lab.backtest.remaining.workers_of", lambda options: elsewhere.start if remote else None
+    )
     assert main(["backtest", "remaining", "--lake", lake, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == expected
     assert elsewhere.tasks == 2 * remote

@@ -1,4 +1,4 @@
-"""Parts of a back-test on several processes: the same rows in the same order, whatever becomes of the workers."""
+"""Parts of a back-test on several processes: the same rows in the same order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from barograph.cli import main
 from barograph_lab.backtest.spread import TASKS, spread
+from barograph_lab.studies.series import BadTable
 from helpers.executor import Inline
 
 
@@ -19,29 +20,22 @@ def squares(numbers):
         yield from (one, one * one)
 
 
-class Workers(Inline):
-    """Workers that are connected to at the third look, and fail from a task on."""
+class Processes(Inline):
+    """Processes that fail from a task on."""
 
-    name = "the workers"
+    def __init__(self, fails_at=None):
+        self.tasks = self.ended = 0
+        self.fails_at = fails_at
 
-    def __init__(self, fails_at=None, *, refuses=False):
-        self.looks = self.tasks = self.left = 0
-        self.fails_at, self.refuses = fails_at, refuses
+    def start(self):
+        return self, self.end
 
-    def executor(self):
-        self.looks += 1
-        if self.refuses:
-            raise OSError("no scheduler")
-        return self if self.looks > 2 else None
-
-    def close(self):
-        self.left += 1
+    def end(self):
+        self.ended += 1
 
     def submit(self, work, /, *args, **keywords):
         self.tasks += 1
-        if self.fails_at is not None and self.tasks > self.fails_at:
-            return super().submit(fail)
-        return super().submit(work, *args, **keywords)
+        return super().submit(*((fail,) if self.tasks == self.fails_at else (work, *args)), **keywords)
 
 
 def fail():
@@ -49,22 +43,18 @@ def fail():
 
 
 @pytest.mark.parametrize("parts", [0, 1, 5, TASKS, 3 * TASKS + 1])
-@pytest.mark.parametrize("fails_at", [None, 0, 3])
-def test_rows_are_those_of_one_process_in_their_order(parts, fails_at, capsys):
-    workers, numbers = Workers(fails_at), list(range(parts))
-    assert list(spread(squares, numbers, workers)) == list(squares(numbers))
-    assert workers.tasks <= TASKS
-    assert workers.left == 1
-    failed = fails_at is not None and parts > fails_at
-    text = "barograph backtest: the workers: BrokenProcessPool: a process ended; the rest is computed here\n"
-    assert capsys.readouterr().err == (text if failed else "")
+def test_rows_are_those_of_one_process_in_their_order(parts):
+    processes, numbers = Processes(), list(range(parts))
+    assert list(spread(squares, numbers, processes.start)) == list(squares(numbers))
+    assert processes.tasks <= TASKS
+    assert processes.ended == 1
 
 
-def test_a_scheduler_that_is_not_there_is_told(capsys):
-    assert list(spread(squares, [2, 3], Workers(refuses=True))) == [2, 4, 3, 9]
-    assert (
-        capsys.readouterr().err == "barograph backtest: the workers: OSError: no scheduler; the rest is computed here\n"
-    )
+def test_workers_that_fail_are_an_error_behind_the_rows_before():
+    processes, found = Processes(3), []
+    with pytest.raises(BadTable, match="workers: BrokenProcessPool: a process ended, expected some that do not fail"):
+        found += iter(spread(squares, range(5), processes.start))
+    assert processes.ended == 1
 
 
 @pytest.mark.process
@@ -78,19 +68,8 @@ def test_bands_are_the_same_by_processes(tmp_path, capsys):
                 rows.writerows((program, ranks, f"{one:.6f}") for one in rng.lognormal(0, 0.1, 80))
     printed = []
     for workers in ("1", "2"):
-        command = [
-            "backtest",
-            "bands",
-            str(file),
-            "--value",
-            "seconds",
-            "--by",
-            "program",
-            "--scale",
-            "ranks",
-            "--json",
-        ]
-        assert main([*command, "--workers", workers]) == 0
+        command = ["backtest", "bands", str(file), "--value", "seconds", "--by", "program", "--scale", "ranks"]
+        assert main([*command, "--json", "--workers", workers]) == 0
         printed.append(json.loads(capsys.readouterr().out))
     assert printed[0] == printed[1]
     assert len(printed[0]["series"]) > 50

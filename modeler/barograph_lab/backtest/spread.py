@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import time
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
-from barograph_lab.columns import count, note
-from barograph_modeler.refits.batch import check_version, version
-from barograph_modeler.refits.workers import DaskCluster, LocalProcesses, Workers
+from barograph_lab.columns import count
+from barograph_lab.studies.series import BadTable
 from barograph_modeler.settings import dask_address
+from barograph_modeler.workers import Started, call_as, dask_cluster, local_processes, version
 
 TASKS: Final = 64
 """Tasks that the parts are sent in, at most."""
-CONNECT_POLL_SECONDS: Final = 0.05
 Part = TypeVar("Part")
 Row = TypeVar("Row")
 
@@ -27,51 +25,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--dask", type=dask_address, metavar="ADDRESS", help="the scheduler of a Dask cluster")
 
 
-def workers_of(options: argparse.Namespace) -> Workers | None:
-    """What the options ask for; None for this process alone. Raises ModuleNotFoundError if `distributed` is missing."""
+def workers_of(options: argparse.Namespace) -> Callable[[], Started] | None:
+    """What starts the workers of the options; None for this process alone."""
     if options.dask is not None:
-        return DaskCluster(options.dask)
-    return LocalProcesses(options.workers) if options.workers > 1 else None
+        return partial(dask_cluster, options.dask)
+    return partial(local_processes, options.workers) if options.workers > 1 else None
 
 
 def spread(
-    task: Callable[[Sequence[Part]], Iterable[Row]], parts: Sequence[Part], workers: Workers | None
+    task: Callable[[Sequence[Part]], Iterable[Row]], parts: Sequence[Part], start: Callable[[], Started] | None
 ) -> Iterator[Row]:
-    """The rows of `task` for all parts, in their order.
+    """The rows of `task` for all parts, in their order. Raises BadTable where workers fail.
 
-    task: a function of a module; its rows of several parts are those of each. What workers cannot do is computed here,
-    and a line on standard error says why.
+    task: a function of a module; its rows of several parts are those of each.
     """
-    if workers is None:
+    if start is None:
         yield from task(parts)
         return
     size = max(-(-len(parts) // TASKS), 1)
-    slices = [parts[at : at + size] for at in range(0, len(parts), size)]
-    futures: list[Any] = []
+    executor, end = start()
     try:
-        while (executor := workers.executor()) is None:
-            time.sleep(CONNECT_POLL_SECONDS)
-        futures = [executor.submit(_rows, task, one, version()) for one in slices]
-    except Exception as error:
-        _tell(workers, error)
-    try:
-        for number, one in enumerate(slices):
-            rows = None
-            if futures:
-                try:
-                    rows = futures[number].result()
-                except (Exception, CancelledError) as error:
-                    _tell(workers, error)
-                    futures = []
-            yield from task(one) if rows is None else rows
+        tasks = [partial(_rows, task, parts[at : at + size]) for at in range(0, len(parts), size)]
+        for future in [executor.submit(call_as, version(), one) for one in tasks]:
+            yield from future.result()
+    except (RuntimeError, OSError) as error:
+        raise BadTable(f"workers: {type(error).__name__}: {error}, expected some that do not fail") from error
     finally:
-        workers.close()
+        end()
 
 
-def _rows(task: Callable[[Sequence[Part]], Iterable[Row]], parts: Sequence[Part], of_version: str) -> list[Row]:
-    check_version(of_version)
+def _rows(task: Callable[[Sequence[Part]], Iterable[Row]], parts: Sequence[Part]) -> list[Row]:
     return list(task(parts))
-
-
-def _tell(workers: Workers, error: BaseException) -> None:
-    note(f"{workers.name}: {type(error).__name__}: {error}; the rest is computed here")

@@ -129,9 +129,9 @@ class ClassModel:
 
     def refit(self, seed: int) -> None:
         """Fit all bands to the window. seed: of the bootstrap."""
-        self.publish(fit_gev(self.lend(), seed))
+        self.publish(fit_gev(self.window(), seed))
 
-    def lend(self) -> Floats:
+    def window(self) -> Floats:
         """The window, to be fitted by fit_gev, perhaps elsewhere: what is learned from now on is new."""
         self.fresh = 0
         return self.history.values

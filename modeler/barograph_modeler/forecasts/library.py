@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -21,21 +20,17 @@ from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.parts.shares import ProblemParts
 from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace
 from barograph_modeler.maxima.runtime import NO_REPEATS, Repeats
-from barograph_modeler.refits.batch import check_version
-from barograph_modeler.refits.dispatch import Dispatch, Loan
-from barograph_modeler.refits.workers import Workers
 from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
 from barograph_modeler.state.gate import Gate
+from barograph_modeler.workers import Workers
 
 FITS: Final = 16
 """Fits submitted at once; each uses the runs known when it was submitted."""
 MIN_WAITING: Final = 16
 """Workers begin when so many applications wait that have no predictor: a first fit takes up to some seconds."""
-MAX_RETURNS: Final = 2
-"""An application that workers have not fitted so often is left to the executor."""
 BESIDE_WORKERS: Final = 1
 """Fits submitted at once to the executor while workers have others."""
 SEEN: Final = 32
@@ -171,20 +166,6 @@ def _seen(found: Published, known: Known) -> list[WorkloadPrediction]:
     return seen
 
 
-Request = tuple[Application, Known, Mapping[WorkloadPlace, Sequence[PhasedRun]]]
-
-
-def publish_all(requests: Sequence[Request], seed: int, of_version: str) -> list[Published]:
-    """First fits of applications, as another process does them. Raises OtherVersion."""
-    check_version(of_version)
-    return [publish(application, known, seed, None, parts) for application, known, parts in requests]
-
-
-def first_fits(workers: Workers, seed: int = 0, clock: Callable[[], float] = CLOCK.monotonic) -> Dispatch[Application]:
-    """A dispatch of first fits of applications. Their results are megabytes, so each is a task."""
-    return Dispatch(workers, seed, clock, fit=publish_all, batch=1, min_waiting=MIN_WAITING)
-
-
 def _known_params(space: ProblemSpace, known: Sequence[tuple[WorkloadPlace, list[float]]]) -> list[KnownParams]:
     found: dict[str, KnownParams] = {}
     for place, seconds in known:
@@ -231,13 +212,12 @@ class PredictorLibrary(FitQueue[Published]):
         seed: int = 0,
         clock: Callable[[], float] = CLOCK.monotonic,
         worked: Callable[[], float] = CLOCK.thread_seconds,
-        workers: Dispatch[Application] | None = None,
+        workers: Workers[Application] | None = None,
     ) -> None:
         super().__init__(executor, clock, worked)
         self.workers = workers
-        self._lent: dict[Application, None] = {}
-        self._returned: Counter[Application] = Counter()
-        """How often workers have not fitted an application."""
+        self._left: set[Application] = set()
+        """Applications that workers have not fitted, which are left to the executor."""
         self.published: Mapping[Application, Published] = {}
         self.gate = Gate()
         """Held by all threads but the main thread while they compute."""
@@ -249,11 +229,12 @@ class PredictorLibrary(FitQueue[Published]):
     @property
     def waiting(self) -> int:
         """Number of applications whose newest runs are in no predictor yet."""
-        return len(self._due.keys() | self._fitting.keys() | self._lent.keys())
+        sent = self.workers.keys if self.workers is not None else ()
+        return len(self._due.keys() | self._fitting.keys() | set(sent))
 
     def is_behind(self, application: Application) -> bool:
         """Whether the newest runs of an application are in no predictor yet."""
-        return super().is_behind(application) or application in self._lent
+        return super().is_behind(application) or (self.workers is not None and application in self.workers)
 
     def mark_changed(self, applications: Iterable[Application]) -> None:
         """Mark applications that have further runs."""
@@ -269,36 +250,31 @@ class PredictorLibrary(FitQueue[Published]):
             return partial(self._fit, application, known, parts.of(known))
 
         if self.workers is not None:
-            self._lend(self.workers, history, parts)
-        self._start(prepare, BESIDE_WORKERS if self._lent else None)
+            self._send(self.workers, history, parts)
+        self._start(prepare, BESIDE_WORKERS if self.workers else None)
 
-    def _lend(self, workers: Dispatch[Application], history: WorkloadHistory, parts: PartsHistory) -> None:
+    def _send(self, workers: Workers[Application], history: WorkloadHistory, parts: PartsHistory) -> None:
         """Send applications without a predictor to workers: of a refit most of the predictor would be sent for little.
 
         The last ones: the executor begins with the first.
         """
-        out = self.published.keys() | self._fitting.keys() | self._lent.keys()
-        # One that is why workers fail is not sent again and again.
-        waiting = [one for one in self._due if one not in out and one in history and self._returned[one] < MAX_RETURNS]
-        for _ in range(workers.room(len(waiting))):
+        out = self.published.keys() | self._fitting.keys() | self._left
+        waiting = [one for one in self._due if one not in out and one not in workers and one in history]
+        while waiting and workers.free and (workers or len(waiting) >= MIN_WAITING):
             application = waiting.pop()
             known = history.runs(application)
-            if not workers.send([Loan(application, (application, known, parts.of(known)), None)]):
-                break
+            workers.send(application, publish, application, known, self._seed, None, parts.of(known))
             del self._due[application]
-            self._lent[application] = None
-        for loan in workers.take_back():
-            self._lent.pop(loan.key, None)
-            self._returned[loan.key] += 1
-            self._due[loan.key] = None
 
     def publish_fitted(self, history: WorkloadHistory) -> None:
         """Publish finished fits, and drop applications that are no longer in the history."""
         fresh = self._finished()
-        for loan, published in self.workers.poll() if self.workers is not None else ():
-            self._lent.pop(loan.key, None)
-            if loan.key in history:
-                fresh[loan.key] = published
+        for application, published in self.workers.poll() if self.workers is not None else ():
+            if published is None:
+                self._left.add(application)
+                self._due[application] = None
+            elif application in history:
+                fresh[application] = published
         if fresh:
             old = self.published.items()
             self.published = {name: one for name, one in old if name in history and name not in fresh} | fresh

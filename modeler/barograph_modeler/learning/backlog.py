@@ -27,28 +27,14 @@ class Backlog:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[Key, float] = OrderedDict()
-        self._lent: dict[Key, float | None] = {}
-        """Classes that are fitted elsewhere, with the priority of a further fit that has become due."""
         self._heap: list[tuple[float, Key]] = []
         self._oldest_next = False
 
     def __len__(self) -> int:
-        """Classes that wait or are lent."""
-        return len(self._waiting) + len(self._lent)
-
-    @property
-    def waiting(self) -> int:
-        """Classes that are not lent."""
         return len(self._waiting)
 
     def add(self, key: Key, priority: float) -> None:
-        """Add a class, or change the priority of a waiting one, which keeps its waiting time.
-
-        One that is lent waits until it is returned.
-        """
-        if key in self._lent:
-            self._lent[key] = priority
-            return
+        """Add a class, or change the priority of a waiting one, which keeps its waiting time."""
         self._waiting[key] = priority
         heapq.heappush(self._heap, (-priority, key))
         # Outdated entries are skipped by `pop`, and removed here once they are many.
@@ -57,9 +43,8 @@ class Backlog:
             heapq.heapify(self._heap)
 
     def discard(self, key: Key) -> None:
-        """Remove a class if it is waiting or lent."""
+        """Remove a class if it is waiting."""
         self._waiting.pop(key, None)
-        self._lent.pop(key, None)
 
     def pop(self) -> Key | None:
         """Remove and return the next class; None if none is waiting."""
@@ -69,25 +54,6 @@ class Backlog:
         self._oldest_next = not self._oldest_next
         del self._waiting[key]
         return key
-
-    def lend(self) -> Key | None:
-        """Like `pop`, for a fit elsewhere: the class counts until it is returned."""
-        if (key := self.pop()) is not None:
-            self._lent[key] = None
-        return key
-
-    def give_back(self, key: Key, *, fitted: bool) -> None:
-        """A lent class is fitted; or it is not, and waits again. Nothing if it was discarded meanwhile."""
-        if key not in self._lent:
-            return
-        priority = self._lent.pop(key)
-        if priority is not None or not fitted:
-            self.add(key, priority or 0.0)
-
-    def reclaim(self) -> None:
-        """All lent classes wait again: those who fit them are gone."""
-        for key in list(self._lent):
-            self.give_back(key, fitted=False)
 
     def _most_urgent(self) -> Key:
         while True:

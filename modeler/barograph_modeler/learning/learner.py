@@ -6,13 +6,13 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barograph_agent.protocol.wire import Column
 from barograph_agent.system.clock import CLOCK
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.daemon.runner import Output
-from barograph_modeler.bands.class_model import fit_gevs
+from barograph_modeler.bands.class_model import ClassModel, GevFit, fit_gevs
 from barograph_modeler.learning.backlog import Backlog, Key
 from barograph_modeler.learning.jobs import PendingJobs
 from barograph_modeler.learning.pending import BlockBatch, EndedJob, PendingJob
@@ -21,11 +21,15 @@ from barograph_modeler.learning.workload import CLASSES as WORKLOAD_CLASSES
 from barograph_modeler.learning.workload import EndedRun, Workload
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.pace.windows import WINDOW_SECONDS
-from barograph_modeler.refits.dispatch import Dispatch, Loan
 from barograph_modeler.state.stateful import Stateful
+from barograph_modeler.workers import Workers
 
 TOGETHER: Final = 32
 """Classes that are fitted together, in about a twentieth of a second."""
+BATCH: Final = 100
+"""Fits of a task of workers: a tenth of a second, beside which sending 200 kB counts for little."""
+MIN_WAITING: Final = 1000
+"""Workers begin when so many classes wait. Fewer take the modeler itself some seconds."""
 HOLD_SECONDS: Final = 60.0
 """How long intervals of a running job are held before they are learned; an alarm within that time excludes them."""
 LEARN_SECONDS: Final = 10.0
@@ -34,6 +38,14 @@ WORKLOADS: Final = 5_000
 CLASSES: Final = 100_000
 ACCEPT: Final = 5
 REFIT_SECONDS: Final = 0.2
+
+
+class _SentFit(NamedTuple):
+    """A class that is fitted elsewhere, and the regime and the bands that it had: a later fit is newer."""
+
+    key: Key
+    regime: object
+    bands: tuple[Band, ...]
 
 
 class Learner(Stateful):
@@ -68,7 +80,7 @@ class Learner(Stateful):
         accept: int = ACCEPT,
         refit_seconds: float = REFIT_SECONDS,
         clock: Callable[[], float] = CLOCK.thread_seconds,
-        workers: Dispatch[Key] | None = None,
+        workers: Workers[int] | None = None,
     ) -> None:
         self.workloads: OrderedDict[str, Workload] = OrderedDict()
         self.backlog = Backlog()
@@ -82,8 +94,11 @@ class Learner(Stateful):
         """Workloads whose withheld runs became their history, with the runtimes, since the list was last cleared."""
         self.quarantine = Quarantine(self.forget)
         """The owner of several processors replaces it with the one that they share."""
-        self.fitted_here = 0
-        """Classes fitted by this process since it started."""
+        self.fitted_here = self.fitted_elsewhere = 0
+        """Classes fitted by this process, and by workers, since it started."""
+        self._sent: dict[int, list[_SentFit]] = {}
+        """By the number of the task."""
+        self._tasks = 0
         self.workers = workers
         self._seed = seed
         self._classes = classes
@@ -106,7 +121,12 @@ class Learner(Stateful):
     @property
     def idle(self) -> bool:
         """Whether no job is held and no class waits to be fitted."""
-        return not self._jobs and not self.backlog
+        return not self._jobs and not self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Number of classes that wait for a fit or are being fitted elsewhere."""
+        return len(self.backlog) + sum(map(len, self._sent.values()))
 
     @property
     def classes(self) -> int:
@@ -282,7 +302,7 @@ class Learner(Stateful):
         """Fit classes together; returns those that could be fitted."""
         try:
             models = [self.workloads[name].intervals[class_id] for name, class_id in keys]
-            for model, fit in zip(models, fit_gevs([one.lend() for one in models], self._seed), strict=True):
+            for model, fit in zip(models, fit_gevs([one.window() for one in models], self._seed), strict=True):
                 model.publish(fit)
             return list(keys)
         except Exception:  # of one of them, for which no other goes without its fit
@@ -293,34 +313,40 @@ class Learner(Stateful):
                     fitted.append((name, class_id))
             return fitted
 
-    def _exchange(self, workers: Dispatch[Key]) -> list[Key]:
+    def _exchange(self, workers: Workers[int]) -> list[Key]:
         """Publish what workers have fitted, and send them what waits; returns the classes that were published."""
         published = []
-        for loan, fit in workers.poll():
-            self.backlog.give_back(loan.key, fitted=True)
-            name, class_id = loan.key
-            workload = self.workloads.get(name)
-            interval = None if workload is None else workload.intervals.get(class_id)
-            if interval is not None and interval.history is loan.regime:
-                interval.publish(fit)
-                published.append(loan.key)
-        for _ in range(workers.room(self.backlog.waiting)):
-            loans = []
-            for _ in range(workers.batch):
-                if (key := self.backlog.lend()) is None:
-                    break
-                interval = self.workloads[key[0]].intervals[key[1]]
-                loans.append(Loan(key, interval.lend(), interval.history))
-            if not workers.send(loans):
-                break
-        for loan in workers.take_back():
-            self.backlog.give_back(loan.key, fitted=False)
+        for number, fits in workers.poll():
+            sent: list[_SentFit] = self._sent.pop(number)
+            found: list[GevFit | None] = [None] * len(sent) if fits is None else fits
+            for (key, regime, bands), fit in zip(sent, found, strict=True):
+                interval = self._interval(key)
+                if interval is not None and fit is None:
+                    self.backlog.add(key, 0.0)
+                elif interval is not None and fit and interval.history is regime and interval.bands is bands:
+                    interval.publish(fit)
+                    published.append(key)
+            self.fitted_elsewhere += len(sent) if fits is not None else 0
+        while workers.free and len(self.backlog) >= (BATCH if self._sent else MIN_WAITING):
+            keys = list(islice(iter(self.backlog.pop, None), BATCH))
+            models = [self.workloads[name].intervals[class_id] for name, class_id in keys]
+            self._tasks += 1
+            self._sent[self._tasks] = [
+                _SentFit(key, model.history, model.bands) for key, model in zip(keys, models, strict=True)
+            ]
+            workers.send(self._tasks, fit_gevs, [model.window() for model in models], self._seed)
         return published
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Replace the state. What was being fitted elsewhere waits again."""
-        super().restore(state)
-        self.backlog.reclaim()
+    def _interval(self, key: Key) -> ClassModel | None:
+        workload = self.workloads.get(key[0])
+        return None if workload is None else workload.intervals.get(key[1])
+
+    def state(self) -> dict[str, Any]:
+        """The whole state. What is being fitted elsewhere waits again."""
+        for sent in self._sent.values():
+            for key in (one.key for one in sent if self._interval(one.key) is not None):
+                self.backlog.add(key, 0.0)
+        return super().state()
 
     def _evict(self, key: Key) -> None:
         name, class_id = key

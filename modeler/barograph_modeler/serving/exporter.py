@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final, get_args
+from typing import Final
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -17,7 +17,6 @@ from barograph_modeler.forecasts.forecaster import Forecaster
 from barograph_modeler.learning.learner import Learner
 from barograph_modeler.maxima.band import Band
 from barograph_modeler.recognition.changes import ChangeWatch
-from barograph_modeler.refits.dispatch import Failure
 from barograph_modeler.serving.forecast_metrics import (
     PROBABILITIES,
     feature_families,
@@ -75,7 +74,7 @@ class ModelerExporter(Collector):
         text = "Jobs that were given up because there were too many, of the users with most jobs."
         yield counter("barograph_modeler_evicted_jobs_total", text, learner.evicted_jobs)
         yield gauge("barograph_modeler_classes", "Classes with a model.", learner.classes)
-        yield gauge("barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", len(learner.backlog))
+        yield gauge("barograph_modeler_refit_backlog", "Classes waiting to be fitted again.", learner.waiting)
         yield from self._refits()
         by_reason = (([reason], learner.closed_regimes[reason]) for reason in ("accepted", "drift"))
         yield counter(
@@ -83,13 +82,11 @@ class ModelerExporter(Collector):
         )
 
     def _refits(self) -> Iterator[Metric]:
-        workers = self._learner.workers
-        by = [(["modeler"], self._learner.fitted_here), (["workers"], workers.fitted if workers else 0)]
+        by = [(["modeler"], self._learner.fitted_here), (["workers"], self._learner.fitted_elsewhere)]
         yield counter("barograph_modeler_refits_total", "Fits of classes, by who computed them.", by, "by")
-        text = "Times at which the workers were given up, by what they did."
-        both = [one for one in (workers, self._forecaster.library.workers) if one is not None]
-        failures = [([kind], sum(one.failures[kind] for one in both)) for kind in get_args(Failure)]
-        yield counter("barograph_modeler_refit_failures_total", text, failures, "kind")
+        both = [one for one in (self._learner.workers, self._forecaster.library.workers) if one is not None]
+        text = "Times at which the workers were given up."
+        yield counter("barograph_modeler_refit_failures_total", text, sum(one.failures for one in both))
         text = "Whether the workers are given up until they fit again: 1 or 0"
         yield gauge("barograph_modeler_refit_workers_failed", text, int(any(one.is_failed for one in both)))
 

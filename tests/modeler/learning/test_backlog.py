@@ -50,27 +50,3 @@ def test_each_waiting_class_has_one_turn_however_often_its_priority_changes(seed
     assert len(turns) == len(set(turns))
     assert set(turns) <= set(keys)
     assert len(backlog) == 0
-
-
-def test_a_lent_class_counts_and_waits_again_only_if_it_is_not_fitted_or_due_once_more():
-    backlog = Backlog()
-    for class_id in range(4):
-        backlog.add(("w", class_id), float(class_id))
-    lent = [backlog.lend() for _ in range(4)]
-    assert (set(lent), backlog.lend(), backlog.pop()) == ({("w", i) for i in range(4)}, None, None)
-    assert (len(backlog), backlog.waiting) == (4, 0)
-    backlog.add(("w", 1), 9.0)
-    backlog.discard(("w", 3))
-    assert backlog.pop() is None
-    for class_id in range(4):
-        backlog.give_back(("w", class_id), fitted=class_id < 2)
-    assert [backlog.pop(), backlog.pop(), backlog.pop()] == [("w", 1), ("w", 2), None]
-    assert len(backlog) == 0
-
-
-def test_reclaimed_classes_wait_again():
-    backlog = Backlog()
-    backlog.add(("w", 1), 1.0)
-    backlog.lend()
-    backlog.reclaim()
-    assert (backlog.pop(), len(backlog)) == (("w", 1), 0)
