@@ -20,11 +20,11 @@ MOST_SIBLINGS: Final = 13
 MAX_LINES: Final = {
     "agent": 13_237,
     "collector": 9_405,
-    "modeler": 15_244,
-    LABORATORY: 8_470,
+    "modeler": 15_043,
+    LABORATORY: 8_451,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 61_102,
+    "tests": 60_979,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
