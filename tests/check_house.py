@@ -19,7 +19,7 @@ MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
     "agent": 13_237,
-    "collector": 9_405,
+    "collector": 9_365,
     "modeler": 15_043,
     LABORATORY: 8_451,
     "alerts": 7_668,

@@ -33,7 +33,7 @@ from barograph_collector.daemon.service import CannotListen
 from barograph_collector.ingest.appender import Appender, DurableGroup
 from barograph_collector.ingest.counters import Counters
 from barograph_collector.ingest.space import DiskSpace
-from barograph_collector.ingest.writer import DatabaseWriter, Task, Waiter
+from barograph_collector.ingest.writer import DatabaseWriter, Task
 from barograph_collector.lake.sealer import Sealer
 from barograph_collector.net.receiver import Receiver
 from barograph_collector.net.router_socket import RouterSocket
@@ -82,7 +82,7 @@ class Collector:
         self.space = DiskSpace((store.path.parent, store.journal.directory), self.reserve_bytes, system)
         self._admission = Authorization(self.keyring, self.rows_per_second, monotonic)
         self._items: queue.SimpleQueue[Entry | None] = threads.queue()
-        groups: queue.SimpleQueue[DurableGroup | Waiter | Task | None] = threads.queue()
+        groups: queue.SimpleQueue[DurableGroup | Task | None] = threads.queue()
         self._appender = Appender(store.journal, self._items, groups, system)
         self._writer = DatabaseWriter(store, groups, self.counters, self.retention, system)
         self._receiver = Receiver(

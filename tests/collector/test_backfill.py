@@ -73,7 +73,7 @@ class Daemon:
         self.found: list[Row] = []
 
         def prepare(ready: Any) -> None:
-            self.source.follower = Follower(log, TABLES, page, wait_seconds=5.0)  # type: ignore[arg-type]
+            self.source.follower = Follower(log, TABLES, page)  # type: ignore[arg-type]
             self.source.follower.offsets = dict.fromkeys(TABLES, head)
             for jobs, begin in opened.items():
                 backfill = Backfill(log, dict.fromkeys(["blocks", "runs"], begin), jobs)  # type: ignore[arg-type]

@@ -115,30 +115,6 @@ def test_a_checkpoint_waits_for_a_backup(tmp_path: Path, state: Path, monkeypatc
     assert firsts(tmp_path / "backup") == list(range(300))
 
 
-def test_a_copy_during_which_the_file_has_changed_is_made_again(
-    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Store(state / LOG) as store:
-        original, changes = archive._copy, [3]
-
-        def copy(source, target, *others):
-            done = original(source, target, *others)
-            if source.name == LOG and changes[0]:
-                changes[0] -= 1
-                # As a collector that stops: DuckDB checkpoints when it is closed.
-                store.commit([], {"s": 10 - changes[0]})
-                store.database.checkpoint()
-            return done
-
-        monkeypatch.setattr(archive, "_copy", copy)
-        make(state, tmp_path / "backup")
-        assert changes == [0]
-        assert firsts(tmp_path / "backup") == list(range(300))
-        changes[0] = archive.MAX_ATTEMPTS
-        with pytest.raises(BackupError, match="checkpointed 5 times while it was copied"):
-            make(state, tmp_path / "other")
-
-
 def test_what_a_killed_backup_has_left_is_in_nobodys_way(tmp_path: Path, state: Path) -> None:
     (tmp_path / "backup.part" / JOURNAL_FOLDER).mkdir(parents=True)
     (tmp_path / "backup.part" / LOG).write_text("half")

@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from barograph_agent.protocol.tables import TABLES as COLUMNS
 from barograph_agent.protocol.tables import Kind
 from barograph_collector.client.follow import Follower
-from barograph_collector.client.log_reader import LogUnavailable, Round
+from barograph_collector.client.log_reader import Round
 from barograph_collector.storage import pages
 from barograph_collector.storage.days.retention import DAY_SECONDS
 from barograph_collector.storage.store import Store
@@ -155,28 +154,6 @@ def test_what_was_given_is_not_given_again_and_an_empty_log_gives_no_round():
     assert tables == [["jobs", "blocks"]]
     assert list(follower.poll()) == []
     assert list(Follower(FakeLog([], []), TABLES).poll()) == []
-
-
-def test_it_waits_only_at_the_present_end_which_it_reads_without_waiting_after_each_row():
-    log = FakeLog(["jobs", "blocks", "runs"], [0, 1, 0, 0, 2])
-    follower = Follower(log, TABLES, wait_seconds=5.0)
-    assert len(list(follower.poll())) == 1
-    assert log.waits == [0.0, 0.0, 5.0]
-    assert len(list(follower.poll())) == 1
-    assert log.waits == [0.0, 0.0, 5.0, 5.0, 0.0, 5.0]
-    assert follower.delivered == {"jobs": 1, "blocks": 2, "runs": 3}
-
-
-def test_after_a_read_that_failed_it_does_not_wait():
-    log = FakeLog([], [])
-    follower = Follower(log, TABLES, wait_seconds=5.0)
-    assert list(follower.poll()) == []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "grow", Mock(side_effect=LogUnavailable("away")))
-        with pytest.raises(LogUnavailable):
-            list(follower.poll())
-    assert list(follower.poll()) == []
-    assert log.waits == [0.0, 5.0, 5.0, 0.0, 5.0]
 
 
 @pytest.mark.parametrize("offsets", [{"jobs": 4, "blocks": 5, "runs": 0}, {"jobs": 0, "blocks": 2, "runs": 3}])

@@ -143,8 +143,8 @@ def test_a_read_that_makes_no_sense_is_answered_in_words(collector: Collector, r
 def test_a_follower_that_waits_has_the_rows_when_its_connection_is_readable(collector: Collector) -> None:
     with Producer(collector.endpoint) as producer, LogReader(collector.endpoint, DEADLINE_SECONDS) as reader:
         producer.hello()
-        follower = Follower(reader, ["jobs", "blocks"], wait_seconds=LONG)
-        assert list(follower.poll()) == list(follower.poll()) == []
+        follower = Follower(reader, ["jobs", "blocks"])
+        assert follower.read(LONG) is follower.read(LONG) is None
         for seq in (1, 2):
             producer.append(seq, "blocks", 2, blocks(2))
             rows: list[int] = []
@@ -152,10 +152,9 @@ def test_a_follower_that_waits_has_the_rows_when_its_connection_is_readable(coll
                 poller = zmq.Poller()
                 reader.register(poller)
                 poller.poll(1000 * LONG)
-                rows = [
-                    o for round_ in follower.poll() for _, columns in round_ for o in columns["log_offset"].tolist()
-                ]
+                rows = [o for _, columns in follower.read(LONG) or () for o in columns["log_offset"].tolist()]
             assert rows == [2 * seq - 1, 2 * seq]
+            assert follower.read(LONG) is None
         wait_until(lambda: waiting(collector) == 1, "it waits again")
 
 

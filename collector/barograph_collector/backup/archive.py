@@ -2,14 +2,12 @@
 
 DuckDB changes nothing that the header of its file leads to but in a checkpoint. A copy of the file between two
 checkpoints is therefore the state of the first one, and the journal has all messages since. Both are copied under the
-lock that a checkpoint needs, and the header is compared before and after. The copy is then opened as the collector
-opens its log, which replays the journal.
+lock that a checkpoint needs. The copy is then opened as the collector opens its log, which replays the journal.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,13 +22,9 @@ from barograph_collector.storage.layout import LOG_COLUMNS
 from barograph_collector.storage.store import JOURNAL_FOLDER, LOG, Store
 
 MANIFEST: Final = "backup.json"
-MAX_ATTEMPTS: Final = 5
-"""A collector that starts or stops in the meantime makes a checkpoint."""
 HOLD_SECONDS: Final = 60.0
 """Longest wait for a checkpoint to end."""
 CHUNK_BYTES: Final = 4 * 2**20
-_HEADERS: Final = (4096, 8192)
-"""Where DuckDB's two headers are, and the size of both."""
 _POLL_SECONDS: Final = 0.1
 
 Progress = Callable[[int, int], object]
@@ -70,11 +64,7 @@ def make(state: Path, target: Path, progress: Progress = lambda done, total: Non
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700, parents=True)
         try:
-            for _ in range(MAX_ATTEMPTS):
-                if _copied(log, part, progress, system):
-                    break
-            else:
-                raise BackupError(f"{log}: checkpointed {MAX_ATTEMPTS} times while it was copied; try again later")
+            _copy_files(log, part, progress, system)
             with Store(part / LOG, system=system) as store, store.cursor() as rows:
                 store.checkpoint()  # a restore takes the database only
                 counts = {name: rows.execute(f'SELECT count(*) FROM "{name}"').fetchone() for name in LOG_COLUMNS}
@@ -102,20 +92,17 @@ def read(directory: Path) -> Backup:
         raise BackupError(f"{directory / MANIFEST}: {reason}, expected a backup made by barograph backup") from None
 
 
-def _copied(log: Path, part: Path, progress: Progress, system: System) -> bool:
-    """Copy once; False where a checkpoint came in between."""
-    with _held(log.parent / JOURNAL_FOLDER, system):
-        before = _headers(log)
-        segments = sorted((log.parent / JOURNAL_FOLDER).glob("*"))
-        total = sum(path.stat().st_size for path in (log, *segments))
+def _copy_files(log: Path, part: Path, progress: Progress, system: System) -> None:
+    """Copy database and journal between two checkpoints."""
+    folder = log.parent / JOURNAL_FOLDER
+    with _held(folder, system):
+        # What a checkpoint that was cut off has saved comes first: who opens the copy undoes it.
+        files = [path for path in (log.with_name(f"{LOG}.undo"), log, *sorted(folder.glob("*"))) if path.exists()]
+        total = sum(path.stat().st_size for path in files)
         (part / JOURNAL_FOLDER).mkdir(mode=0o700, exist_ok=True)
         done = 0
-        for path in (log, *segments):
-            try:
-                done = _copy(path, part / path.relative_to(log.parent), progress, done, total)
-            except FileNotFoundError:
-                return False
-        return _headers(log) == before
+        for path in files:
+            done = _copy(path, part / path.relative_to(log.parent), progress, done, total)
 
 
 @contextlib.contextmanager
@@ -131,11 +118,6 @@ def _held(path: Path, system: System) -> Iterator[None]:
                     raise BackupError(f"{path}: locked by another process for {HOLD_SECONDS:g} s") from None
                 system.clock.sleep(_POLL_SECONDS)
         yield
-
-
-def _headers(log: Path) -> bytes:
-    with log.open("rb") as file:
-        return os.pread(file.fileno(), _HEADERS[1], _HEADERS[0])
 
 
 def _copy(source: Path, target: Path, progress: Progress, done: int, total: int) -> int:

@@ -37,16 +37,12 @@ class Follower:
     of the last row of each table that was returned, 0 for none.
     """
 
-    def __init__(
-        self, reader: LogReading, tables: Sequence[str], page: int = 10_000, wait_seconds: float = 0.0
-    ) -> None:
-        """page: most rows of a table in a round. wait_seconds: how long a read of the present end waits for a row."""
+    def __init__(self, reader: LogReading, tables: Sequence[str], page: int = 10_000) -> None:
+        """page: most rows of a table in a round."""
         self.offsets = dict.fromkeys(tables, 0)
         self.delivered = dict.fromkeys(tables, 0)
         self._reader = reader
         self._page = page
-        self._wait_seconds = wait_seconds
-        self._at_end = False
 
     def resume(self, offsets: Mapping[str, int]) -> None:
         """Continue from offsets that `delivered` had, for the same tables, before the first poll."""
@@ -54,21 +50,9 @@ class Follower:
         self.delivered.update(offsets)
 
     def poll(self) -> Iterator[list[Rows]]:
-        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read.
-
-        Does not wait at the end: the next call returns what has come by then.
-        """
-        while True:
-            # After a read that fails the next one does not wait: its answer shows that the collector is back.
-            seconds, self._at_end = self._at_end * self._wait_seconds, False
-            found = self.read(seconds)
-            self._at_end = not found
-            if found is None:
-                return
-            if found:
-                yield found
-            elif not self._wait_seconds:
-                return
+        """Rounds of new rows up to the present end. Raises LogUnavailable; rounds returned before count as read."""
+        while found := self.read(0.0):
+            yield found
 
     def read(self, seconds: float) -> list[Rows] | None:
         """The next round, empty where no row has come within `seconds`; None while it is awaited, as by `LogReader`.

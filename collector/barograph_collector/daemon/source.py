@@ -34,7 +34,7 @@ class LogSource:
     def __init__(self, reader: LogReader, tables: Sequence[str]) -> None:
         """tables: in the order of the rows of a round."""
         self.reader = reader
-        self.follower = Follower(reader, tables, wait_seconds=WAIT_SECONDS)
+        self.follower = Follower(reader, tables)
         self.is_ready = False
         self.name = ""
         self.trouble = ""

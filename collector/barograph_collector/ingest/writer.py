@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import duckdb
 
@@ -42,27 +43,26 @@ SETTLE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Waiter(NamedTuple):
-    """Who waits until rows that are durable now are in the database or, unless it `commits`, in the tail."""
-
-    event: threading.Event
-    commits: bool
-
-
 @dataclass
 class Task:
-    """A function that the writer thread runs between two batches."""
+    """What the writer thread does between two batches, once rows that are durable are in the database.
 
-    function: Callable[[], object]
+    function: None for nothing. commits: False where it is enough that the rows are in the tail.
+    """
+
     done: threading.Event
+    function: Callable[[], object] | None = None
+    commits: bool = True
     error: Exception | None = None
 
     def run(self) -> None:
         """Run it; what it raises is kept."""
         try:
-            self.function()
+            if self.function is not None:
+                self.function()
         except (duckdb.Error, OSError) as error:
             self.error = error
+        self.done.set()
 
 
 @dataclass
@@ -70,7 +70,7 @@ class DatabaseWriter:
     """Commits groups in the order of the journal, up to a None in the queue."""
 
     store: Store
-    groups: queue.SimpleQueue[DurableGroup | Waiter | Task | None]
+    groups: queue.SimpleQueue[DurableGroup | Task | None]
     counters: Counters
     retention: Retention
     system: System = SYSTEM
@@ -80,7 +80,6 @@ class DatabaseWriter:
         self._threads = self.system.threads
         self._monotonic = self.system.clock.monotonic
         self._ending = self._threads.event()
-        self._waiting: list[threading.Event] = []
         self._tasks: list[Task] = []
         self._last = False
         self._journal_bytes = 0
@@ -108,8 +107,6 @@ class DatabaseWriter:
                 self._write(batch, stored)
             elif self.store.unusable.is_set():
                 self._last = self._last or not self._reopen(self._number)
-            while self._waiting:
-                self._waiting.pop().set()
             self._run_tasks()
             if self.store.today != self._retained_on or self._journal_bytes > CHECKPOINT_BYTES:
                 self._checkpoint()
@@ -125,34 +122,34 @@ class DatabaseWriter:
 
         commits: False where the tail will do, which costs no transaction.
         """
-        settled = self._threads.event()
-        self.groups.put(Waiter(settled, commits))
-        deadline = self._monotonic() + SETTLE_SECONDS
-        while not settled.wait(0.05):
-            if self._last or self._monotonic() > deadline:
-                return False
-        return True
+        return self._wait(Task(self._threads.event(), commits=commits), SETTLE_SECONDS)
 
     def call(self, function: Callable[[], object]) -> None:
         """Run a function in the writer thread, between two batches, from another thread; returns once it has run.
 
         Raises what it raises of duckdb.Error and OSError, and InterruptedError where the writer ends before it.
         """
-        task = Task(function, self._threads.event())
-        self.groups.put(task)
-        while not task.done.wait(0.05):
-            if self._last and not task.done.is_set():
-                raise InterruptedError("the collector is stopping")
+        task = Task(self._threads.event(), function)
+        if not self._wait(task, math.inf):
+            raise InterruptedError("the collector is stopping")
         if task.error is not None:
             raise task.error
+
+    def _wait(self, task: Task, seconds: float) -> bool:
+        """Queue a task and wait until it was run; False where that takes longer, or the writer has ended."""
+        self.groups.put(task)
+        deadline = self._monotonic() + seconds
+        while not task.done.wait(0.05):
+            if (self._last and not task.done.is_set()) or self._monotonic() > deadline:
+                return False
+        return True
 
     def _run_tasks(self) -> None:
         for task in self._tasks:
             task.run()
-            task.done.set()
-        if self._tasks:
-            self._tasks.clear()
+        if any(task.function is not None for task in self._tasks):
             self.counters.table_rows = self.store.database.row_counts()
+        self._tasks.clear()
 
     def _gather(self, news: Callable[[], None]) -> list[DurableGroup]:
         batch: list[DurableGroup] = []
@@ -177,15 +174,12 @@ class DatabaseWriter:
                 self._last = True
                 break
             if isinstance(group, Task):
-                self._tasks.append(group)
-                break
-            if isinstance(group, Waiter):
                 if fits and not group.commits:
                     told = self._extend(batch, told)
-                    group.event.set()
+                    group.run()
                     timeout = max(min(deadline, tell_at) - self._monotonic(), 0.0) if batch else None
                     continue
-                self._waiting.append(group.event)
+                self._tasks.append(group)
                 break
             soon = self._monotonic() + GATHER_SECONDS
             if not batch:
