@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from barograph_agent.protocol import wire
 from barograph_collector.backup.archive import make
-from barograph_collector.backup.restore import restore
+from barograph_collector.backup.restore import restore, restore_from_lake
 from barograph_collector.daemon.service import Exit
 from barograph_collector.lake.place import Lake
 from barograph_collector.storage.connection import StoreDamaged
@@ -71,7 +73,7 @@ def test_a_checkpoint_that_is_cut_off_within_a_block_is_undone(torn: Path) -> No
 
 def test_what_is_half_written_and_was_not_saved_is_refused(torn: Path) -> None:
     (torn / f"{LOG}.undo").unlink()
-    with pytest.raises(StoreDamaged, match=f"{LOG}: .*; restore a backup: barograph restore --replace BACKUP"):
+    with pytest.raises(StoreDamaged, match=f"{LOG}: .*; to restore it: barograph restore --replace BACKUP"):
         Store(torn / LOG)
 
 
@@ -134,6 +136,35 @@ def test_a_damaged_log_is_made_again_of_the_lake_and_the_journal_and_loses_nothi
     assert (aside / LOG).exists()
 
 
+def test_rows_that_cannot_be_read_are_named_with_the_command_that_restores_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.at(tmp_path / "lake")
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        for number in range(4):
+            store.journal.append([wire.encode(wire.append("s", number + 1, "blocks", 10, blocks(10, 10 * number)))])
+            store.reopen(number + 1)
+            seal_all(store, lake) if number == 2 else store.checkpoint()
+        name = store.database.name
+        error = "IO Error: Corrupt database file: computed checksum 1 does not match stored checksum 2 in block"
+        store.note_error(duckdb.IOException(error))
+    command = f"--replace --log {name} --journal {tmp_path / LOG}.journal --state {tmp_path}"
+    assert caplog.messages[-1].endswith(f"in block; to restore it: barograph restore {command}")
+    monkeypatch.chdir(tmp_path)
+    restore_from_lake(name, lake, tmp_path, journal=Path(f"{LOG}.journal"), replace=True)
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        assert firsts(store) == list(range(40))
+
+
+def test_the_file_stays_locked_after_its_blocks_were_saved(tmp_path: Path) -> None:
+    """To close a descriptor of the file would end DuckDB's lock."""
+    connect = [sys.executable, "-c", f"import duckdb; duckdb.connect({str(tmp_path / LOG)!r})"]
+    with Store(tmp_path / LOG) as store:
+        store.checkpoint()
+        assert b"Could not set lock" in subprocess.run(connect, capture_output=True, check=False).stderr
+    assert subprocess.run(connect, check=False).returncode == 0
+
+
 def test_a_damaged_log_without_a_lake_is_refused_with_the_command_that_repairs_it(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
@@ -146,7 +177,7 @@ def test_a_damaged_log_without_a_lake_is_refused_with_the_command_that_repairs_i
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == Exit.STATE
     assert f"cannot open the log {state / LOG}: Corrupt database file" in refused.stderr
-    assert f"restore a backup: barograph restore --replace BACKUP --state {state}\n" in refused.stderr
+    assert f"to restore it: barograph restore --replace BACKUP --state {state}\n" in refused.stderr
     assert restore(tmp_path / "backup", state, replace=True).aside is not None
     with Store(state / LOG) as store:
         assert firsts(store) == list(range(10))

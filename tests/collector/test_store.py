@@ -161,7 +161,7 @@ def test_a_file_that_is_not_a_log_is_refused_in_one_line(tmp_path: Path) -> None
         Store(garbage)
     assert str(refusal.value) == (
         f'cannot open the log {garbage}: The file "{garbage}" exists, but it is not a valid DuckDB database file!'
-        f"; restore a backup: barograph restore --replace BACKUP --state {tmp_path}"
+        f"; to restore it: barograph restore --replace BACKUP --state {tmp_path}"
     )
     with pytest.raises(StoreError, match=f"^cannot open the log {tmp_path}: .*Is a directory$"):
         Store(tmp_path)

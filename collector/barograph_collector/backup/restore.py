@@ -110,7 +110,7 @@ def restore_from_lake(
             _jump(part)
         else:
             check_journal(_opened(journal, system), name, mark)
-        stays = journal == state / JOURNAL_FOLDER
+        stays = journal is not None and journal.resolve() == (state / JOURNAL_FOLDER).resolve()
         aside = _put_log(part, state, None, replace=replace, stays=stays, system=system)
         if journal is not None and not stays:
             put_journal(state, journal, system.disk)

@@ -178,7 +178,7 @@ class Receiver:
                 self._route_request(peer, key, message)
 
     def _handle_rows(self, peer: bytes, key: str, message: wire.Append | wire.Skip, frame: bytes, price: float) -> None:
-        """Queue rows or _refuse them. A refusal costs the connection its price, except where no rows are taken."""
+        """Queue rows or refuse them. A refusal costs the connection its price, except where no rows are taken."""
         result, charged = "refused", True
         stream, seq = message.stream, message.seq
         try:
@@ -283,7 +283,7 @@ class Receiver:
             self._refuse_hello(peer, hello, "invalid", str(error))
 
     def open_stream(self, request: HelloRequest, claim: Claim | Refused | None, stored: int) -> None:
-        """Open a stream, or _refuse it. claim, stored: results of the authenticator."""
+        """Open a stream, or refuse it. claim, stored: results of the authenticator."""
         peer, key, hello, _ = request
         try:
             if isinstance(claim, Refused):

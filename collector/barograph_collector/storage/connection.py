@@ -93,8 +93,8 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         raise
 
 
-def refusal(path: Path, error: duckdb.Error) -> StoreError:
-    """Why the log cannot be used, of an error of DuckDB."""
+def refusal(path: Path, error: duckdb.Error, what: str = "BACKUP") -> StoreError:
+    """Why the log cannot be used, of an error of DuckDB. what: can be restored."""
     reason = reason_of(error)
     if "Could not set lock" in reason:
         holder = reason[reason.rfind("(PID") :].partition(")")[0].lstrip("(") if "(PID" in reason else "PID unknown"
@@ -105,7 +105,7 @@ def refusal(path: Path, error: duckdb.Error) -> StoreError:
     text = f"cannot open the log {path}: {reason}"
     if not is_damage(error):
         return StoreError(text)
-    return StoreDamaged(f"{text}; restore a backup: barograph restore --replace BACKUP --state {path.parent}")
+    return StoreDamaged(f"{text}; to restore it: barograph restore --replace {what} --state {path.parent}")
 
 
 def is_damage(error: duckdb.Error) -> bool:

@@ -252,7 +252,10 @@ class Store:
         if isinstance(error, _FATAL):
             self.unusable.set()
         elif isinstance(error, duckdb.IOException) and "Corrupt database file" in str(error):
-            _log.error("%s", refusal(self.path, error))
+            what = "BACKUP"
+            if self.lake is not None:
+                what = f"--log {self.database.name} --journal {self.journal.directory}"
+            _log.error("%s", refusal(self.path, error, what))
 
     def close(self) -> None:
         """Checkpoint, if possible, and close the files."""
