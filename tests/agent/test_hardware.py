@@ -17,7 +17,7 @@ from barograph_agent.kernel.hardware.amd import AmdSource
 from barograph_agent.kernel.hardware.links import LinkSource
 from barograph_agent.kernel.hardware.processor import CoreSource
 from barograph_agent.kernel.hardware.source import MEMORY_ERRORS, CounterSource
-from barograph_agent.system.counter_files import CounterFiles
+from barograph_agent.system.processes import Processes
 from helpers.node import Node
 
 CPU = "sys/devices/system/cpu"
@@ -32,7 +32,8 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.files = CounterFiles(str(root))
+        self.files = Processes()
+        self.files.root = str(root)
 
     def write(self, path: str, value: object) -> None:
         """Write one in place, as the kernel does."""
@@ -88,8 +89,8 @@ def test_however_many_cores_a_node_has_few_files_are_read_and_stay_open(tree, mo
     for core in range(256):
         tree.core(core, package=core // 64)
     opened, read = [], []
-    number = tree.files.number
-    monkeypatch.setattr(tree.files, "_open", lambda path, make=tree.files._open: opened.append(path) or make(path))
+    number, open_ = tree.files.number, os.open
+    monkeypatch.setattr(os, "open", lambda path, flags: opened.append(path) or open_(path, flags))
     monkeypatch.setattr(tree.files, "number", lambda path: read.append(path) or number(path))
     source = CoreSource(tree.files)
     for _ in range(3):

@@ -21,7 +21,6 @@ from barograph_agent.kernel.transfers import Transfers
 from barograph_agent.protocol.rows import TableRows
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.clock import Clock
-from barograph_agent.system.counter_files import CounterFiles
 from barograph_agent.system.processes import PROCESSES, Processes, seconds
 
 SAMPLE_SECONDS: Final = 0.5
@@ -182,10 +181,9 @@ class Pressures:
         self._processes = processes
         self._pids, self._belongs, self._spans_nodes = ranks, belongs, spans_nodes
         self._busy = BusyProcesses(processes, hides_others=hides_others)
-        files = CounterFiles(processes.root)
-        memory = CounterSource(files, "memory_errors", MEMORY_ERRORS)
+        memory = CounterSource(processes, "memory_errors", MEMORY_ERRORS)
         self._hardware: list[HardwareSource] = [
-            CoreSource(files), memory, LinkSource(files), AmdSource(files), NvidiaSource(processes.root)
+            CoreSource(processes), memory, LinkSource(processes), AmdSource(processes), NvidiaSource(processes.root)
         ]  # fmt: skip
         self._transfers = Transfers(processes.connections)
         self._usual: Figures = {}

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.loops.anchors import Anchor, occurrences
-from barograph_agent.loops.arrays import BoundedArray, median
+from barograph_agent.loops.arrays import median, newest
 from barograph_agent.loops.tokens import MAX_EVERY
-from barograph_agent.ring.reader import CALL, Ring, Want
+from barograph_agent.ring.reader import CALL, Records, Ring, Want
 
 MAX_CALL_RATE: Final = 400_000.0
 """Calls per second. Writing them takes 1 % of a core, at 25 ns each."""
@@ -35,8 +35,9 @@ class CallTrace:
 
     def __init__(self, ring: Ring, max_calls: int) -> None:
         self.ring = ring
-        self.calls = BoundedArray(max_calls, CALL)
-        """The newest calls that were read since writing began."""
+        self.calls: Records = np.empty(0, CALL)
+        """The newest calls that were read since writing began, at most so many as given."""
+        self._max_calls = max_calls
         self.called_ns = 0
         """End of the newest call that was read, by the ring's clock; 0 before the first."""
         self.filled = 0.0
@@ -80,14 +81,14 @@ class CallTrace:
     def write_calls(self, now: float, *, on: bool) -> None:
         """Let the shim write calls, unless that is suspended, or stop it."""
         if on and not self._want.calls and now >= self._rests_until and not self.is_too_fast:
-            self.calls.clear()
+            self.drop_calls()
             self._ask(self._want._replace(calls=True))
         elif not on:
             self._ask(self._want._replace(calls=False))
 
     def record(self, anchor: Anchor, now: float) -> Anchor:
         """Let the shim record each iteration of an anchor in `calls`. Returns the anchor with its final `every`."""
-        calls = self.calls.newest()
+        calls = self.calls
         times = calls["exit_ns"][occurrences(calls, anchor)] * 1e-9
         anchor = spaced(anchor, times)
         self._longest, self._came_at = float(np.diff(times).max(initial=0.0)), now
@@ -97,6 +98,10 @@ class CallTrace:
     def drop_anchor(self) -> None:
         """Let the shim record no iterations."""
         self._ask(Want(calls=self._want.calls, generation=self._want.generation))
+
+    def drop_calls(self) -> None:
+        """Drop the calls that were read."""
+        self.calls = np.empty(0, CALL)
 
     def _count_iterations(self, now: float, passed: float) -> None:
         ring, want = self.ring, self._want
@@ -117,11 +122,11 @@ class CallTrace:
     def _read_calls(self, now: float, passed: float, max_rate: float) -> None:
         first, calls = self.ring.calls(self._position)
         if first > self._position:
-            self.calls.clear()
+            self.drop_calls()
         made, self._position = first + len(calls) - self._position, first + len(calls)
         self.filled = made / self.ring.call_capacity
         if len(calls):
-            self.calls.append(calls)
+            self.calls = newest(self.calls, calls, self._max_calls)
             self.called_ns = int(calls["exit_ns"][-1])
             passed = passed or (self.called_ns - self.ring.started_ns) * 1e-9
         if passed > 0 and made / passed > max_rate:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.loops.anchors import MAX_PAUSE_TIME, SHARES
-from barograph_agent.loops.arrays import BoundedArray, median
+from barograph_agent.loops.arrays import median, newest
 from barograph_agent.loops.tokens import MIN_ITERATIONS
 from barograph_agent.ring.reader import Ring
 
@@ -55,7 +55,7 @@ class Collectives:
         self._ring, self._head = ring, ring.tail
         self._changed_at = -math.inf
         self._gaps: deque[float] = deque(maxlen=GAPS)
-        self._ends = BoundedArray(MAX_POINTS, np.int64)
+        self._ends: Integers = np.empty(0, np.int64)
         self._rounds_from = 0
         self.steps = 0
         """Steps in a row in which a collective came."""
@@ -74,7 +74,8 @@ class Collectives:
         self.steps += 1
         if remembers:
             first = max(self._head, head - MAX_POINTS, self._ring.tail)
-            self._ends.append(self._ring.records(first, head)["exit_ns"].astype(np.int64))
+            ends = self._ring.records(first, head)["exit_ns"].astype(np.int64)
+            self._ends = newest(self._ends, ends, MAX_POINTS)
         self._head = head
 
     def is_quiet(self, now: float) -> bool:
@@ -97,7 +98,7 @@ class Collectives:
 
     def restart_rounds(self) -> None:
         """Count rounds from the last collective on."""
-        self._rounds_from = int(self._ends.newest(1).max(initial=0))
+        self._rounds_from = int(self._ends[-1:].max(initial=0))
 
     def fill(self, share: float) -> bool:
         """Whether unreleased collectives fill more than this share of their table."""
@@ -105,7 +106,7 @@ class Collectives:
 
     def rounds(self, times: Integers) -> Rounds:
         """Rounds since `restart_rounds`. times: ends of calls, nanoseconds, ascending."""
-        ends = self._ends.newest()
+        ends = self._ends
         ends = ends[np.searchsorted(ends, self._rounds_from) :]
         times = times[np.searchsorted(times, self._rounds_from, "right") :]
         counts = np.bincount(np.searchsorted(ends, times), minlength=len(ends) + 1)
@@ -114,11 +115,11 @@ class Collectives:
 
     def between(self, first_ns: int, last_ns: int) -> int:
         """Remembered collectives between two times."""
-        return int(np.diff(np.searchsorted(self._ends.newest(), [first_ns, last_ns]))[0])
+        return int(np.diff(np.searchsorted(self._ends, [first_ns, last_ns]))[0])
 
     def are_outnumbered(self, times: Integers) -> bool:
         """Whether iterations that end at these times outnumber the remembered collectives."""
-        return outnumber(times, self._ends.newest())
+        return outnumber(times, self._ends)
 
 
 def outnumber(times: Integers, points: Integers) -> bool:

@@ -115,7 +115,7 @@ class Loop:
     def _seek(self, now: float, *, may_search: bool) -> None:
         """Name an anchor if iterations are the intervals."""
         collectives = self._collectives
-        rounds = collectives.rounds(_ends(self.trace.calls.newest(MAX_CALLS)))
+        rounds = collectives.rounds(_ends(self.trace.calls[-MAX_CALLS:]))
         many = min(MAX_CALLS, self._ring.call_capacity) / 2
         has_many = rounds.last >= many and collectives.quiet_seconds(now) >= MANY_CALLS_SECONDS
         if collectives.is_quiet(now) or has_many:
@@ -142,7 +142,7 @@ class Loop:
         if not may_search or now - self._searched_at < self._pause:
             return
         self._searched_at, self.has_searched = now, True
-        anchor = find(calls := self.trace.calls.newest(MAX_CALLS))
+        anchor = find(calls := self.trace.calls[-MAX_CALLS:])
         is_full = len(self.trace.calls) > MAX_HISTORY / 2
         may_wait = not is_full and self._collectives.quiet_seconds(now) < MAX_QUIET_SECONDS
         if anchor is None or _is_same(anchor, self.trace.anchor) or (may_wait and is_inner(calls, anchor)):
@@ -152,14 +152,14 @@ class Loop:
 
     def _outnumbering(self) -> Anchor | None:
         """The anchor whose iterations outnumber collectives."""
-        calls = self.trace.calls.newest(MAX_CALLS)
+        calls = self.trace.calls[-MAX_CALLS:]
         anchor = find(calls)
         if anchor is None or is_inner(calls, anchor) or not repeats(calls, anchor):
             return None
         return anchor if self._collectives.are_outnumbered(_ends(calls[occurrences(calls, anchor)])) else None
 
     def _name(self, anchor: Anchor, now: float) -> None:
-        calls = self.trace.calls.newest()
+        calls = self.trace.calls
         self._longest = float(np.diff(_ends(calls[occurrences(calls, anchor)])).max(initial=0)) * 1e-9
         self._joins_at, self._named_at, self._deferred_since = self._ring.iterations.head, now, None
         self._pause, self._outnumbers = MIN_SEARCH_SECONDS, False
@@ -178,12 +178,12 @@ class Loop:
             return NO_RECORDS
         if len(fresh):
             trace.read(now)
-            recalled = _iterations(trace.calls.newest(), anchor, after_ns, int(fresh[0]["exit_ns"]))
+            recalled = _iterations(trace.calls, anchor, after_ns, int(fresh[0]["exit_ns"]))
             trace.write_calls(now, on=False)
-            trace.calls.clear()
+            trace.drop_calls()
             return recalled
-        recalled = _iterations(trace.calls.newest(), anchor, after_ns)
-        trace.calls.clear()
+        recalled = _iterations(trace.calls, anchor, after_ns)
+        trace.drop_calls()
         trace.drop_anchor()
         return recalled
 
@@ -216,7 +216,7 @@ class Loop:
     def _end(self, after_ns: int) -> Records:
         """Recall the iterations of the last loop of a run, if it was not decided before."""
         self._deferred_since = None
-        anchor = find(calls := self.trace.calls.newest(MAX_CALLS))
+        anchor = find(calls := self.trace.calls[-MAX_CALLS:])
         if anchor is None or self.trace.is_too_fast or _is_same(anchor, self.trace.anchor):
             return NO_RECORDS
         ends = _ends(calls[occurrences(calls, anchor)])
@@ -226,8 +226,8 @@ class Loop:
         if not (is_most and self._collectives.between(first, last) < GAPS) and self._outnumbering() is None:
             return NO_RECORDS
         self.absorbs = True
-        recalled = _iterations(self.trace.calls.newest(), spaced(anchor, ends * 1e-9), after_ns)
-        self.trace.calls.clear()
+        recalled = _iterations(self.trace.calls, spaced(anchor, ends * 1e-9), after_ns)
+        self.trace.drop_calls()
         return recalled
 
 
@@ -265,7 +265,7 @@ class FollowingLoop:
         is_due = trace.is_away(now) and now - self._searched_at >= MIN_SEARCH_SECONDS
         if is_wanted and has_anchor and may_search and is_due:
             self._searched_at, self.has_searched = now, True
-            if (anchor := find(trace.calls.newest())) is not None:
+            if (anchor := find(trace.calls)) is not None:
                 trace.record(anchor, now)
 
 

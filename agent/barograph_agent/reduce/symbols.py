@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import queue
 import re
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from barograph_agent.reduce.elf import SECTIONS, SEGMENTS, Read, parts
 from barograph_agent.system.disk import DISK
-from barograph_agent.system.threads import THREADS, Threads
+from barograph_agent.system.threads import THREADS, Task, Threads
 
 WAIT_SECONDS: Final = 2.0
 """How long rings are not read because a table is. Reading one takes 30 ms, more from a file system of many nodes."""
@@ -87,7 +86,7 @@ def read_table(module: str) -> SymbolTable | None:
 
 
 class SymbolTables:
-    """The tables of the modules asked for last, read in a thread: the sidecar waits for a file system once only.
+    """The tables of the modules asked for last, read in threads: the sidecar waits for a file system once only.
 
     read: finds the symbols of a module, as `read_table` does. seconds: how long to wait.
     """
@@ -98,51 +97,23 @@ class SymbolTables:
         seconds: float = WAIT_SECONDS,
         threads: Threads = THREADS,
     ) -> None:
-        self._read = read
-        self._seconds = seconds
-        self._threads = threads
-        self._tables: dict[str, SymbolTable | None] = {}
-        self._pending: set[str] = set()
-        self._questions = threads.queue()
-        self._answers = threads.queue()
-        self._runs = False
-        self._is_late = False
+        self._read, self._seconds, self._threads = read, seconds, threads
+        self._tables: dict[str, Task] = {}
+        self._late: Task | None = None
+        """The table that was waited for in vain: until it is read, no other is begun."""
 
     def find(self, module: str) -> SymbolTable | None:
         """The symbols of a module; None if they cannot be read, or not yet."""
-        self._receive(0.0)
-        self._is_late = self._is_late and bool(self._pending)
-        if module not in self._tables and module not in self._pending:
-            self._pending.add(module)
-            self._questions.put(module)
-            if not self._runs:
-                self._runs = True
-                self._threads.start("symbols", self._run)
-        if module in self._pending:
-            self._receive(0.0 if self._is_late else self._seconds)
-            self._is_late = bool(self._pending)
-        return self._tables.get(module)
-
-    def _receive(self, seconds: float) -> None:
-        """Take the answers, waiting at most so long for each."""
-        while self._pending:
-            try:
-                module, table = self._answers.get(seconds > 0, seconds or None)
-            except queue.Empty:
-                return
-            self._pending.discard(module)
+        is_late = self._late is not None and not self._late.wait(0.0)
+        if module not in self._tables and not is_late:
             while len(self._tables) >= MAX_TABLES:
                 del self._tables[next(iter(self._tables))]
-            self._tables[module] = table
-
-    def _run(self) -> None:
-        while True:
-            module = self._questions.get()
-            try:
-                table = self._read(module)
-            except Exception:  # such as want of memory: the next one may be smaller
-                table = None
-            self._answers.put((module, table))
+            self._tables[module] = Task(self._threads, "symbols", partial(self._read, module))
+        if (task := self._tables.get(module)) is None:
+            return None
+        self._late = self._late if is_late else None if task.wait(self._seconds) else task
+        table: SymbolTable | None = task.result
+        return table
 
 
 TABLES: Final = SymbolTables()

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
+import re
 import resource
 import stat
 from collections.abc import Iterator
+from glob import glob
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +32,13 @@ MAX_DESCRIPTORS: Final = 32
 """Descriptors of a process that are looked at for it, those with the lowest numbers: logs are opened early."""
 MAX_ALL_DESCRIPTORS: Final = 2**13
 """Likewise of all processes: 2 us each."""
+MAX_KEPT: Final = 2048
+"""Files that stay open."""
+MAX_MATCHES: Final = 16
+MAX_NUMBER: Final = 2**53
+"""Exact as a float; drivers show -1 as 2**64 - 1."""
+_NUMBER_BYTES: Final = 64
+_NUMBER: Final = re.compile(rb"-?[0-9]+(\.[0-9]+)?")
 UNCERTAIN: Final = -2
 """No start time: whether there is such a process cannot be told."""
 _GONE: Final = (errno.ENOENT, errno.ESRCH)
@@ -50,6 +60,10 @@ class Processes:
     def __init__(self) -> None:
         self._kept: dict[str, int] = {}
         """Descriptors of files that stay open; -1 before the first look."""
+
+    def __del__(self) -> None:
+        for file in list(self._kept):
+            self.forget(file)
 
     def own(self) -> int:
         """The id of this process."""
@@ -111,12 +125,31 @@ class Processes:
 
     def keep(self, file: str) -> None:
         """Let a file of at most a page, such as /proc/PID/stat, stay open: a look is then one call of the kernel."""
-        self._kept.setdefault(file, -1)
+        if len(self._kept) < MAX_KEPT:
+            self._kept.setdefault(file, -1)
 
     def forget(self, file: str) -> None:
         """Close a file that is kept."""
         if (descriptor := self._kept.pop(file, -1)) >= 0:
             os.close(descriptor)
+
+    def number(self, file: str) -> float:
+        """The first number in a file of /sys, as in `90049@1675489372.7`, `100 Gb/sec (4X EDR)` or `ue: 0`.
+
+        NaN where there is none from 0 to MAX_NUMBER. The file stays open.
+        """
+        self.keep(file)
+        try:
+            found = _NUMBER.search(self._content(file, _NUMBER_BYTES))
+        except OSError:
+            return math.nan
+        number = float(found[0]) if found is not None else math.nan
+        return number if 0 <= number <= MAX_NUMBER else math.nan
+
+    def matching(self, pattern: str) -> list[str]:
+        """Paths that match a pattern, sorted, MAX_MATCHES at most: a driver may ask its firmware for each number."""
+        found = sorted(glob(self.root + pattern))  # noqa: PTH207
+        return [path.removeprefix(self.root) for path in found[:MAX_MATCHES]]
 
     def maps(self, pid: int, directory: str) -> bool:
         """Whether a process has mapped a file of a directory. Of what is mapped before no more is read than that."""

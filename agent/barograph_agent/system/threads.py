@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -32,3 +33,28 @@ class Threads:
 
 
 THREADS: Final = Threads()
+
+
+class Task:
+    """Work that may not end, as where a file system does not answer, in a thread of its own."""
+
+    def __init__(self, threads: Threads, name: str, work: Callable[[], object]) -> None:
+        self.result: Any = None
+        """None before the end, and of work that has raised."""
+        self.has_ended = False
+        self._work, self._results = work, threads.queue()
+        threads.start(name, self._run)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ends within so many seconds."""
+        if not self.has_ended and (seconds > 0 or not self._results.empty()):
+            with contextlib.suppress(queue.Empty):
+                self.result = self._results.get(timeout=max(seconds, 0.001))
+                self.has_ended = True
+        return self.has_ended
+
+    def _run(self) -> None:
+        result = None
+        with contextlib.suppress(Exception):  # such as want of memory
+            result = self._work()
+        self._results.put(result)

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from barograph_agent.reduce.elf import build_id
 from barograph_agent.system.disk import NotRegular
 from barograph_agent.system.system import System
-from barograph_agent.work.numbers import MAX_TEXT_BYTES
 from barograph_agent.work.salt import Salt
 
 WHOLE_BYTES: Final = 16 * 2**20
@@ -87,22 +86,13 @@ class Contents:
             text = error.strerror if isinstance(error, OSError) else ""
             return Content("", -1, f"unreadable: {text or 'input/output error'}")
 
-    def small_text(self, path: Path) -> bytes:
-        """The content of a file of at most MAX_TEXT_BYTES; empty for others, and if it cannot be read."""
+    def beginning(self, path: Path, most_bytes: int) -> bytes:
+        """The first bytes of a file; empty if it cannot be read."""
         try:
             with self._opened(path) as file:
-                size = self._disk.status(file).st_size
-                return self._disk.pread(file, size, 0) if size <= MAX_TEXT_BYTES else b""
+                return self._disk.pread(file, most_bytes, 0)
         except (OSError, ValueError):
             return b""
-
-    def begins_with(self, path: Path, beginning: bytes) -> bool:
-        """Whether a file has this beginning; False if it cannot be read."""
-        try:
-            with self._opened(path) as file:
-                return self._disk.pread(file, len(beginning), 0) == beginning
-        except (OSError, ValueError):
-            return False
 
     def of_bytes(self, data: bytes) -> str:
         """The digest of a content that is no file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.system.processes import seconds
 from barograph_agent.system.system import System
+from barograph_agent.system.threads import Task
 from barograph_agent.work import numbers
 from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
@@ -129,19 +129,18 @@ class FingerprintTask:
         """take: fills in the evidence until a deadline in monotonic seconds."""
         self._system, self._take = system, take
         self._evidence = WorkEvidence()
-        self._ended: Any = None
+        self._task: Task | None = None
         self._deadline = 0.0
         self._columns: dict[str, Any] = {}
 
     def columns(self, *, final: bool = False) -> dict[str, Any]:
         """Columns of the row; empty until the thread or its time has ended. final: wait for that."""
         monotonic, wait = self._system.clock.monotonic, 0.0
-        if self._ended is None:
-            self._ended = self._system.threads.queue()
+        if self._task is None:
             self._deadline, wait = monotonic() + SECONDS, FIRST_SECONDS
-            self._system.threads.start("work", self._run)
+            self._task = Task(self._system.threads, "work", self._run)
         if not self._columns:
-            has_ended = self._waited(self._deadline if final else monotonic() + wait)
+            has_ended = self._task.wait(self._deadline - monotonic() if final else wait)
             if not has_ended and not final and monotonic() < self._deadline:
                 return {}
             if not has_ended:
@@ -149,24 +148,12 @@ class FingerprintTask:
             self._columns = self._evidence.columns()
         return self._columns
 
-    def _waited(self, until: float) -> bool:
-        """Whether the thread ends before a time."""
-        left = until - self._system.clock.monotonic()
-        if left <= 0 and self._ended.empty():
-            return False
-        try:
-            self._ended.get(timeout=max(left, 0.001))
-        except queue.Empty:
-            return False
-        return True
-
     def _run(self) -> None:
         try:
             self._take(self._evidence, self._deadline)
         except Exception as error:
             # Without its text, which may have words of the command line.
             self._evidence.reasons.append(f"failed: {type(error).__name__}")
-        self._ended.put(None)
 
 
 def fingerprint(
@@ -292,7 +279,9 @@ class _Fingerprint(NamedTuple):
             if content.size < 0 or content.trouble.startswith(("written", "changed")):
                 continue
             evidence.inputs.append(Input(index, digest, content.size))
-            if self.rules.numbers and (text := numbers.of_text(self.contents.small_text(path))):
+            if self.rules.numbers and (
+                text := numbers.of_text(self.contents.beginning(path, numbers.MAX_TEXT_BYTES + 1))
+            ):
                 evidence.numbers.append(self._in_log(text, index, file=1))
 
     def _add_folder(self, changed_before: float) -> None:

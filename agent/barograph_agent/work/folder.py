@@ -43,7 +43,7 @@ def small_files(place: Path, disk: Disk, contents: Contents, changed_before: flo
         found = contents.of_file(folder / name, changed_before, FILE_BYTES)
         if found is None and not is_inner:
             folders.append(folder / name)
-        if found is None or not found.digest or contents.begins_with(folder / name, _PROGRAM):
+        if found is None or not found.digest or contents.beginning(folder / name, len(_PROGRAM)) == _PROGRAM:
             continue
         files, size = files + 1, size + found.size
         if files > MAX_FILES or size > TOTAL_BYTES:

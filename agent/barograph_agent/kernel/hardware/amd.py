@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from barograph_agent.kernel.hardware.source import CounterSource, Figures
-from barograph_agent.system.counter_files import CounterFiles
+from barograph_agent.system.processes import Processes
 
 _DEVICE = "/sys/class/drm/card*/device"
 
@@ -14,10 +14,10 @@ _DEVICE = "/sys/class/drm/card*/device"
 class AmdSource:
     """The lowest clock and the highest temperature of those that are busy, and uncorrected errors of all."""
 
-    def __init__(self, files: CounterFiles) -> None:
-        self._errors = CounterSource(files, "accelerator_errors", f"{_DEVICE}/ras/umc_err_count")
-        self._monitors = files.matching(f"{_DEVICE}/hwmon/hwmon*")
-        self._number = files.number
+    def __init__(self, processes: Processes) -> None:
+        self._errors = CounterSource(processes, "accelerator_errors", f"{_DEVICE}/ras/umc_err_count")
+        self._monitors = processes.matching(f"{_DEVICE}/hwmon/hwmon*")
+        self._number = processes.number
 
     def read(self, cores: Sequence[int]) -> Figures:
         """As of a source; of nothing where none is busy."""

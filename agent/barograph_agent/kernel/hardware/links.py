@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barograph_agent.kernel.hardware.source import CounterSource, Figures
-from barograph_agent.system.counter_files import CounterFiles
+from barograph_agent.system.processes import Processes
 
 _PORT: Final = "/sys/class/infiniband/*/ports/*"
 _ERRORS: Final = (
@@ -21,15 +21,15 @@ _CARD_ERRORS: Final = ("statistics/rx_errors", "statistics/tx_errors", "carrier_
 class LinkSource:
     """`link_rate`, bit/s of all links together that are up, and `link_errors`: what they lost or had to repeat."""
 
-    def __init__(self, files: CounterFiles) -> None:
-        self._files = files
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
         # Cards of the machine, and not of a container or a tunnel.
-        cards = [path.removesuffix("/device") for path in files.matching("/sys/class/net/*/device")]
+        cards = [path.removesuffix("/device") for path in processes.matching("/sys/class/net/*/device")]
         errors = [f"{card}/{name}" for card in cards for name in _CARD_ERRORS]
-        self._errors = CounterSource(files, "link_errors", *_ERRORS, *errors)
-        self._rates = dict.fromkeys(files.matching(f"{_PORT}/rate"), 1e9) | {f"{card}/speed": 1e6 for card in cards}
+        self._errors = CounterSource(processes, "link_errors", *_ERRORS, *errors)
+        self._rates = dict.fromkeys(processes.matching(f"{_PORT}/rate"), 1e9) | {f"{card}/speed": 1e6 for card in cards}
 
     def read(self, cores: Sequence[int]) -> Figures:
         """As of a source."""
-        rates = [unit * rate for path, unit in self._rates.items() if (rate := self._files.number(path)) > 0]
+        rates = [unit * rate for path, unit in self._rates.items() if (rate := self._processes.number(path)) > 0]
         return {"link_rate": sum(rates) or math.nan} | self._errors.read()

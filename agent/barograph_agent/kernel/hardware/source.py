@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
-from barograph_agent.system.counter_files import CounterFiles
+from barograph_agent.system.processes import Processes
 
 COUNTS: Final = ("throttles", "memory_errors", "link_errors", "accelerator_errors")
 """Figures that are growth since the last read: those of several times are added. Of others the mean counts."""
@@ -32,16 +32,16 @@ class CounterSource:
     A counter that is smaller than before was reset, and counts from 0. patterns: of paths, as a shell has them.
     """
 
-    def __init__(self, files: CounterFiles, name: str, *patterns: str) -> None:
-        self._files, self._name = files, name
-        self._paths = [path for pattern in patterns for path in files.matching(pattern)]
+    def __init__(self, processes: Processes, name: str, *patterns: str) -> None:
+        self._processes, self._name = processes, name
+        self._paths = [path for pattern in patterns for path in processes.matching(pattern)]
         self._before: dict[str, float] = {}
 
     def read(self, cores: Sequence[int] = (), *more: str) -> Figures:
         """As of a source. more: paths beside those of the patterns."""
         total = math.nan
         for path in (*self._paths, *more):
-            now = self._files.number(path)
+            now = self._processes.number(path)
             if math.isnan(now):
                 continue
             before, self._before[path] = self._before.get(path, now), now
