@@ -23,7 +23,7 @@ extern char **environ;
 /* $1: the interpreter, $2: the directory of rings. A sidecar that was killed is started again, and one more for rings
  * that came while it ended; rings that nobody will read are removed. */
 static const char SCRIPT[] = "export OPENBLAS_NUM_THREADS=1; for seconds in 1 5 20; do"
-                             " \"$1\" -P -m barograph_agent.sidecar.companion \"$2\" && exit;"
+                             " \"$1\" -P -m barograph_agent.sidecar.main --companion \"$2\" && exit;"
                              " [ -d \"$2\" ] || exit; sleep \"$seconds\"; done; rm -rf \"$2\"";
 
 struct start {

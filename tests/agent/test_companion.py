@@ -20,8 +20,7 @@ from barograph_agent.deliver.link import Link
 from barograph_agent.ring.reader import Ring
 from barograph_agent.sidecar import plan as plan_module
 from barograph_agent.sidecar import run as run_module
-from barograph_agent.sidecar.companion import begin
-from barograph_agent.sidecar.main import Sidecar, sidecar_of
+from barograph_agent.sidecar.main import Sidecar, begin_companion, sidecar_of
 from barograph_agent.sidecar.plan import (
     PLAN,
     RING_VARIABLE,
@@ -93,7 +92,7 @@ def test_one_rank_starts_the_sidecar_and_no_rank_notices(mpi: Mpi, tmp_path: Pat
     assert done.stdout.splitlines() == ["signals 0 wait -1 ECHILD mask kept"] * 3
     wait_until(lambda: notes_of(notes), "the sidecar was started")
     (said,) = notes_of(notes)
-    assert said[:2] == [f"arguments -P -m barograph_agent.sidecar.companion {rings}", "preload none rings none"]
+    assert said[:2] == [f"arguments -P -m barograph_agent.sidecar.main --companion {rings}", "preload none rings none"]
     files = {line.removeprefix("file ") for line in said if line.startswith("file ")}
     assert files <= {"/dev/null", str(python), str(notes)}
     assert "blocked 0000000000000000" in [line.replace("\t", " ") for line in said]
@@ -128,7 +127,7 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
 
 def test_rings_that_nobody_would_read_are_removed(tmp_path: Path) -> None:
     (rings := tmp_path / "rings").mkdir()
-    command = [sys.executable, "-P", "-m", "barograph_agent.sidecar.companion", str(rings)]
+    command = [sys.executable, "-P", "-m", "barograph_agent.sidecar.main", "--companion", str(rings)]
     done = subprocess.run(command, env={**os.environ, RUN_VARIABLE: "{"}, check=False, timeout=120)
     assert done.returncode == 0
     assert not rings.exists()
@@ -151,7 +150,7 @@ class Remote:
         return shim
 
     def companion(self) -> Sidecar:
-        return sidecar_of(begin(self.rings, self.run.plan, self.spools, "n2"))
+        return sidecar_of(begin_companion(self.rings, self.run.plan, self.spools, "n2"))
 
     def end(self) -> None:
         self.process.kill()

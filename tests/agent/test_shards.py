@@ -14,7 +14,6 @@ from barograph_agent.deliver.shards import shard_of
 from barograph_agent.doctor import checks
 from barograph_agent.job.identity import Job
 from barograph_agent.settings.places import EndpointError, check_endpoint, check_endpoints, endpoints
-from barograph_agent.sidecar import companion
 from barograph_agent.sidecar import main as main_module
 from barograph_agent.sidecar.main import Orphans
 from barograph_agent.sidecar.plan import PLAN, RunOptions, RunPlan, begin_run, save
@@ -96,7 +95,7 @@ def test_sidecars_of_other_nodes_have_the_collector_of_the_launcher(tmp_path: Pa
     plan = begun(tmp_path, "7", ",".join(NOWHERE))
     spools = tmp_path / "other"
     spools.mkdir()
-    run = companion.begin(tmp_path / "rings", plan, spools, "n2")
+    run = main_module.begin_companion(tmp_path / "rings", plan, spools, "n2")
     run.close()
     assert (run.plan.endpoint, run.plan.collectors) == (plan.endpoint, ",".join(NOWHERE))
 

@@ -203,7 +203,7 @@ def test_a_sidecar_that_is_killed_on_a_node_goes_on(nodes: Cluster, mpich: Mpi) 
     companions: list[int] = []
 
     def found() -> bool:
-        text = nodes.nodes["n1"].run("/bin/sh", "-c", "pgrep -f '[p]ython.*sidecar.companion' || true")
+        text = nodes.nodes["n1"].run("/bin/sh", "-c", "pgrep -f '[p]ython.*sidecar.main --companion' || true")
         companions[:] = [int(pid) for pid in text.split()]
         return bool(companions)
 

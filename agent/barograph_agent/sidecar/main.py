@@ -1,9 +1,13 @@
 """The sidecar: a process beside the application that reads rings, spools rows and delivers them to the collector.
 
 `python -m barograph_agent.sidecar.main SPOOL_DIRECTORY` watches the program of one `barograph run`, whose plan is in
-that directory; `companion` the ranks of such a run on another node; `nodewatch` all programs of a batch job on one
-node. Each also delivers this user's orphans on this node: spools of runs whose launcher has ended, left because the
-collector was not reachable or the launcher was killed.
+that directory. `... --companion RINGS`, which the first rank on another node starts (the shim's `companion.c`), watches
+the ranks there: RINGS is the directory of rings as the launcher has named it, BAROGRAPH_RUN has the launcher's plan. It
+ends when all ranks on its node have ended and everything is delivered, or the time for that has passed. `nodewatch`
+watches all programs of a batch job on one node.
+
+Each also delivers this user's orphans on this node: spools of runs whose launcher has ended, left because the collector
+was not reachable or the launcher was killed.
 """
 
 from __future__ import annotations
@@ -11,8 +15,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import platform
 import re
+import secrets
 import select
+import shutil
 import signal
 import stat
 import sys
@@ -26,14 +33,29 @@ import msgspec
 from barograph_agent.deliver.link import pump
 from barograph_agent.deliver.shards import shard_of_spool
 from barograph_agent.deliver.spool import SpoolError
+from barograph_agent.job.identity import clean
 from barograph_agent.settings import places
-from barograph_agent.sidecar.plan import PLAN, REPORT, RunPlan, leave, load_end, load_plan, myself, save
+from barograph_agent.sidecar.plan import (
+    PLAN,
+    REPORT,
+    RUN_VARIABLE,
+    Earlier,
+    RunPlan,
+    decode,
+    leave,
+    load_end,
+    load_plan,
+    myself,
+    save,
+    save_begun,
+)
 from barograph_agent.sidecar.run import WatchedRun
 from barograph_agent.system.clock import STEP_SECONDS, until_step
 from barograph_agent.system.disk import Disk
 from barograph_agent.system.processes import raise_descriptor_limit
 from barograph_agent.system.system import SYSTEM, System
 
+COMPANION: Final = "--companion"
 BUSY_STEP_SECONDS: Final = 0.25
 """Between two steps while rings fill fast, or a command has ended whose processes or other nodes are waited for."""
 MAX_FILLED: Final = 0.5
@@ -289,18 +311,69 @@ def sidecar_of(run: WatchedRun, system: System = SYSTEM, launcher: int | None = 
     return Sidecar(directory.parent, collectors, plan.drain_seconds, {directory: run}, system, launcher)
 
 
+def begin_companion(rings: Path, given: RunPlan, spools: Path, host: str, system: System = SYSTEM) -> WatchedRun:
+    """The run on this node: that of a sidecar which has died, or a new one.
+
+    given: the launcher's plan. Raises OSError and SpoolError.
+    """
+    launcher, born = myself(system.processes)
+    for directory, plan in orphans(spools, system).items():
+        if plan.ring_directory == str(rings) and plan.is_companion:
+            return adopt(directory, plan, system, endpoint=given.endpoint)
+    unique = f"{host}-{secrets.token_hex(4)}"
+    plan = msgspec.structs.replace(
+        given,
+        job=msgspec.structs.replace(given.job, host=host),
+        stream=f"{given.job.key}/{unique}",
+        ring_directory=str(rings),
+        step_directory=str(rings),
+        feature_directory=given.feature_directory if given.feature_directory != given.ring_directory else "",
+        is_companion=True,
+        has_companions=False,
+        earlier=Earlier.load(rings, system.disk),
+        launcher=launcher,
+        launcher_born=born,
+    )
+    directory = spools / f"{given.job.key.replace('/', '-')}-{unique}"
+    system.disk.make_directory(directory, exist_ok=False)
+    save_begun(directory, plan, system.disk)
+    return WatchedRun(directory, plan, system=system)
+
+
+def _find(arguments: list[str]) -> WatchedRun:
+    """The run of this process. Raises OSError, SpoolError and msgspec.DecodeError."""
+    if arguments[0] != COMPANION:
+        return WatchedRun(Path(arguments[0]), load_plan(Path(arguments[0])))
+    with contextlib.suppress(OSError):  # a rank that is bound to a core has passed that on
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    plan = decode(os.environ.get(RUN_VARIABLE, ""))
+    spools = places.private_directory(places.spool_root(os.environ))
+    run = begin_companion(Path(arguments[1]), plan, spools, clean(platform.node(), "unknown", 64))
+    log = os.open(run.directory / "sidecar.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(log, sys.stderr.fileno())
+    return run
+
+
 def main(arguments: list[str]) -> int:
-    """Watch the run whose plan is in the given directory."""
+    """Watch a run. 1 for a companion if the next program has rings there already."""
     raise_descriptor_limit()
     gc.freeze()  # what was imported stays, and is not looked through beside the ranks
-    directory = Path(arguments[0])
+    try:
+        run = _find(arguments)
+    except (msgspec.DecodeError, OSError, SpoolError):
+        if arguments[0] != COMPANION:
+            raise
+        # Nobody would read the rings. Ranks go on writing to files without a name.
+        shutil.rmtree(arguments[1], ignore_errors=True)
+        return 0
     # The launcher's end of a pipe. It also closes when the launcher is killed.
-    launcher = 0 if stat.S_ISFIFO(os.fstat(0).st_mode) else None
-    sidecar = sidecar_of(WatchedRun(directory, load_plan(directory)), launcher=launcher)
+    launcher = 0 if stat.S_ISFIFO(os.fstat(0).st_mode) and not run.plan.is_companion else None
+    sidecar = sidecar_of(run, launcher=launcher)
     signal.signal(signal.SIGTERM, lambda number, frame: sidecar.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sidecar.run()
-    return 0
+    return int(bool(run.left))
 
 
 if __name__ == "__main__":

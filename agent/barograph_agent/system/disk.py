@@ -127,18 +127,10 @@ class Disk:
 
     def read(self, path: Path, most: int = MAX_READ_BYTES) -> bytes:
         """The content of a regular file of at most `most` bytes. Raises NotRegular for anything else."""
-        descriptor = self.open_regular(path)
-        try:
-            if (size := os.fstat(descriptor).st_size) > most:
+        with os.fdopen(self.open_regular(path), "rb") as file:
+            if (size := os.fstat(file.fileno()).st_size) > most:
                 raise OSError(errno.EFBIG, f"{size} bytes, expected at most {most}", str(path))
-            parts, left = [], most
-            # It may grow meanwhile.
-            while left and (part := os.read(descriptor, left)):
-                parts.append(part)
-                left -= len(part)
-            return b"".join(parts)
-        finally:
-            os.close(descriptor)
+            return file.read(most)  # it may grow meanwhile
 
     def check_own(self, path: Path) -> None:
         """Check that a path is a directory of this user, and no link. Raises PermissionError."""
