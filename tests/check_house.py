@@ -18,13 +18,13 @@ LABORATORY: Final = "modeler/barograph_lab"
 MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
-    "agent": 13_237,
+    "agent": 13_130,
     "collector": 9_363,
     "modeler": 15_043,
     LABORATORY: 8_451,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 60_868,
+    "tests": 60_836,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
