@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from barograph_agent.reduce.elf import SECTIONS, SEGMENTS, Read, parts
 from barograph_agent.system.disk import DISK
-from barograph_agent.system.threads import THREADS, Task, Threads
+from barograph_agent.system.threads import THREADS, Threads, ThreadTask
 
 WAIT_SECONDS: Final = 2.0
 """How long rings are not read because a table is. Reading one takes 30 ms, more from a file system of many nodes."""
@@ -98,8 +98,8 @@ class SymbolTables:
         threads: Threads = THREADS,
     ) -> None:
         self._read, self._seconds, self._threads = read, seconds, threads
-        self._tables: dict[str, Task] = {}
-        self._late: Task | None = None
+        self._tables: dict[str, ThreadTask] = {}
+        self._late: ThreadTask | None = None
         """The table that was waited for in vain: until it is read, no other is begun."""
 
     def find(self, module: str) -> SymbolTable | None:
@@ -108,7 +108,7 @@ class SymbolTables:
         if module not in self._tables and not is_late:
             while len(self._tables) >= MAX_TABLES:
                 del self._tables[next(iter(self._tables))]
-            self._tables[module] = Task(self._threads, "symbols", partial(self._read, module))
+            self._tables[module] = ThreadTask(self._threads, "symbols", partial(self._read, module))
         if (task := self._tables.get(module)) is None:
             return None
         self._late = self._late if is_late else None if task.wait(self._seconds) else task

@@ -35,7 +35,7 @@ class Threads:
 THREADS: Final = Threads()
 
 
-class Task:
+class ThreadTask:
     """Work that may not end, as where a file system does not answer, in a thread of its own."""
 
     def __init__(self, threads: Threads, name: str, work: Callable[[], object]) -> None:

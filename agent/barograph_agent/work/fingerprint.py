@@ -12,7 +12,7 @@ import msgspec
 from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.system.processes import seconds
 from barograph_agent.system.system import System
-from barograph_agent.system.threads import Task
+from barograph_agent.system.threads import ThreadTask
 from barograph_agent.work import numbers
 from barograph_agent.work.command import CommandLine, ScriptKind, keyed, parse
 from barograph_agent.work.contents import Content, Contents, OutOfTime
@@ -129,7 +129,7 @@ class FingerprintTask:
         """take: fills in the evidence until a deadline in monotonic seconds."""
         self._system, self._take = system, take
         self._evidence = WorkEvidence()
-        self._task: Task | None = None
+        self._task: ThreadTask | None = None
         self._deadline = 0.0
         self._columns: dict[str, Any] = {}
 
@@ -138,7 +138,7 @@ class FingerprintTask:
         monotonic, wait = self._system.clock.monotonic, 0.0
         if self._task is None:
             self._deadline, wait = monotonic() + SECONDS, FIRST_SECONDS
-            self._task = Task(self._system.threads, "work", self._run)
+            self._task = ThreadTask(self._system.threads, "work", self._run)
         if not self._columns:
             has_ended = self._task.wait(self._deadline - monotonic() if final else wait)
             if not has_ended and not final and monotonic() < self._deadline:
