@@ -19,7 +19,7 @@ MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
     "agent": 13_130,
-    "collector": 9_363,
+    "collector": 9_359,
     "modeler": 15_043,
     LABORATORY: 8_451,
     "alerts": 7_668,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -19,7 +19,7 @@ from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.protocol.wire import Column
 from barograph_agent.settings.sources import Configuration
 from barograph_agent.system.clock import CLOCK
-from barograph_collector.client.follow import Follower, LogWriter
+from barograph_collector.client.follow import Follower, LogWriter, Rows
 from barograph_collector.client.log_reader import LogReader, LogUnavailable, ReadRefused
 from barograph_collector.daemon.notify import Notifier
 from barograph_collector.daemon.quarantine import Quarantine, QuarantineExporter
@@ -147,11 +147,7 @@ class Runner:
         stepped = False
         try:
             for round_ in self.follower.poll():
-                with self.still:
-                    for table, columns in round_:
-                        observe(self.processor, table, columns, self.clock())
-                    outputs = self._step()
-                self.write(outputs)
+                self._process(round_)
                 stepped = True
                 # One cycle can read months of the log.
                 self.beat()
@@ -160,9 +156,14 @@ class Runner:
             return
         self._away = False
         if not stepped:
-            with self.still:
-                outputs = self._step()
-            self.write(outputs)
+            self._process([])
+
+    def _process(self, rows: Sequence[Rows]) -> None:
+        with self.still:
+            for table, columns in rows:
+                observe(self.processor, table, columns, self.clock())
+            outputs = self._step()
+        self.write(outputs)
 
     def _step(self) -> list[Output]:
         quarantine, now = self.processor.quarantine, self.clock()

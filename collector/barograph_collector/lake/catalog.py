@@ -102,15 +102,9 @@ class Catalog:
         for log in sorted({period.log for period in sealed_periods(self.data)}):
             self.sync(log, sealed_names(self.data, log))
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """The tables are there as `lake`, and no commit comes in between."""
-        with self._attached():
-            yield
-
     def files(self) -> list[FileName]:
         """All files that are listed."""
-        with self._attached():
+        with self.reading():
             return self._listed()
 
     def close(self) -> None:
@@ -136,13 +130,14 @@ class Catalog:
 
     @contextlib.contextmanager
     def _committing(self) -> Iterator[None]:
-        with self._attached(), transaction(self.connection):
+        with self.reading(), transaction(self.connection):
             if self._file is None:
                 self._wait_for_turn()
             yield
 
     @contextlib.contextmanager
-    def _attached(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
+        """The tables are there as `lake`, and no commit comes in between."""
         options = f" (DATA_PATH {literal(self.data.root)}, DATA_INLINING_ROW_LIMIT 0)"
         with self._explained():
             if self._file is not None:
