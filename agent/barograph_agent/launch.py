@@ -36,7 +36,6 @@ from barograph_agent.sidecar.plan import (
     RunOptions,
     begin_run,
     delete_rings,
-    encode,
     leave,
     load_report,
 )
@@ -134,8 +133,9 @@ class SidecarGuard:
             "ASAN_OPTIONS": shim.asan_options(environment.get("ASAN_OPTIONS", "")),
         }
         if self.plan.has_companions:
-            # The first rank on another node starts a sidecar there.
-            self.environment |= {SIDECAR_VARIABLE: sys.executable, RUN_VARIABLE: encode(self.plan)}
+            # The first rank on another node starts a sidecar there. The words of the command stay here.
+            plan = msgspec.json.encode(msgspec.structs.replace(self.plan, command=())).decode()
+            self.environment |= {SIDECAR_VARIABLE: sys.executable, RUN_VARIABLE: plan}
         self.refused, self.containers = 0, list[str]()
         """Of this node: ranks that had no room for a ring, and container runtimes in which the shim is not visible."""
         self.hidden = HiddenPrograms(shim.LIBRARY, PROCESSES)

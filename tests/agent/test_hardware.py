@@ -164,7 +164,7 @@ from barograph_agent.kernel.hardware.nvidia import NvidiaSource
 source = NvidiaSource(*sys.argv[1:])
 for _ in range(3):
     print(json.dumps(source.read([])))
-    if source._thread: source._thread.join()
+    if source._task: source._task.wait(60.0)
 """
 
 

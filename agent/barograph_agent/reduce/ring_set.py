@@ -134,8 +134,8 @@ class RingSet:
         self._reducers: dict[int, _Reducers] = {}
 
     @property
-    def known(self) -> bool:
-        """True once there is a ring."""
+    def has_rings(self) -> bool:
+        """True once there is a ring, or was."""
         return bool(self.progress.cursors or self.progress.ended)
 
     @property

@@ -60,13 +60,13 @@ class JobRows:
     @property
     def is_unknown(self) -> bool:
         """Whether ranks were launched and none is here, and the collector has not answered what other nodes have."""
-        launched = self._plan.has_companions and not self._rings.known and bool(self._rings.launched)
+        launched = self._plan.has_companions and not self._rings.has_rings and bool(self._rings.launched)
         return launched and not self._state.others.answered
 
     def read(self, now: float, *, final: bool) -> Iterator[TableRows]:
         """The rows that are due."""
         rings, state = self._rings, self._state
-        if not (rings.known or final):
+        if not (rings.has_rings or final):
             return
         is_unseen = final and self._plan.has_companions and not (state.others.has_first or self.is_unknown)
         is_complete = self._has_all_ranks(now) or final
@@ -99,7 +99,7 @@ class JobRows:
     @property
     def _ranks_in_all(self) -> int:
         """Ranks of the run; of one that was not seen those that a launcher was to start, 0 without one."""
-        planned = None if self._rings.known or self._command is None else self._command.ranks
+        planned = None if self._rings.has_rings or self._command is None else self._command.ranks
         return planned if planned is not None and planned > 1 else self._rings.progress.ranks
 
     def _work_columns(self, now: float, *, final: bool) -> dict[str, Any]:

@@ -41,7 +41,6 @@ from barograph_agent.sidecar.plan import (
     RUN_VARIABLE,
     Earlier,
     RunPlan,
-    decode,
     leave,
     load_end,
     load_plan,
@@ -346,7 +345,7 @@ def _find(arguments: list[str]) -> WatchedRun:
         return WatchedRun(Path(arguments[0]), load_plan(Path(arguments[0])))
     with contextlib.suppress(OSError):  # a rank that is bound to a core has passed that on
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    plan = decode(os.environ.get(RUN_VARIABLE, ""))
+    plan = msgspec.json.decode(os.environ.get(RUN_VARIABLE, ""), type=RunPlan)
     spools = places.private_directory(places.spool_root(os.environ))
     run = begin_companion(Path(arguments[1]), plan, spools, clean(platform.node(), "unknown", 64))
     log = os.open(run.directory / "sidecar.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -229,16 +229,6 @@ def delete_rings(plan: RunPlan, disk: Disk = DISK, left: frozenset[str] = frozen
             disk.unlink(Path(f"{plan.ring_directory}.{name}"), missing_ok=True)
 
 
-def encode(plan: RunPlan) -> str:
-    """The plan as text, for RUN_VARIABLE."""
-    return msgspec.json.encode(msgspec.structs.replace(plan, command=())).decode()
-
-
-def decode(text: str) -> RunPlan:
-    """The plan in RUN_VARIABLE. Raises msgspec.DecodeError."""
-    return msgspec.json.decode(text, type=RunPlan)
-
-
 def save(directory: Path, name: str, value: RunPlan | CommandEnd | DeliveryReport, disk: Disk = DISK) -> None:
     """Write one of the three files atomically."""
     disk.replace(directory / name, msgspec.json.encode(value))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 from barograph_agent.kernel.hardware.source import Figures
 from barograph_agent.system.sockets import LIBRARY
+from barograph_agent.system.threads import THREADS, ThreadTask
 
 _NAMES: Final = ("accelerator_clock_hz", "accelerator_limited", "accelerator_celsius", "accelerator_errors")
 
@@ -23,19 +23,17 @@ class NvidiaSource:
     def __init__(self, root: str = "", driver: str = "libnvidia-ml.so.1") -> None:
         self._driver = driver.encode()
         self._exists = Path(f"{root}/dev/nvidiactl").exists()
-        self._thread: Thread | None = None
-        self._known: Figures = {}
+        self._task: ThreadTask | None = None
 
     def read(self, cores: Sequence[int]) -> Figures:
         """As of a source."""
-        if not self._exists or (self._thread is not None and self._thread.is_alive()):
+        if not self._exists or (self._task is not None and not self._task.wait(0.0)):
             return {}
-        known, self._known = self._known, {}
-        self._thread = Thread(target=self._ask, daemon=True)
-        self._thread.start()
-        return known
+        found: Figures = (self._task.result if self._task is not None else None) or {}
+        self._task = ThreadTask(THREADS, "nvidia", self._ask) if self._exists else None
+        return found
 
-    def _ask(self) -> None:
+    def _ask(self) -> Figures:
         found = (ctypes.c_double * len(_NAMES))()
         self._exists = ctypes.CDLL(str(LIBRARY)).nvidia_ask(self._driver, found) == 0
-        self._known = dict(zip(_NAMES, found, strict=True)) if self._exists else {}
+        return dict(zip(_NAMES, found, strict=True)) if self._exists else {}
