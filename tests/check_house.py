@@ -18,7 +18,7 @@ LABORATORY: Final = "modeler/barograph_lab"
 MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
-    "agent": 13_130,
+    "agent": 13_117,
     "collector": 9_359,
     "modeler": 15_043,
     LABORATORY: 8_451,
