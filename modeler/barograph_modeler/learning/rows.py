@@ -37,19 +37,7 @@ def bands_output(workload: str, bands: list[tuple[int, str, Band]], runs: int, n
 
 def pace_output(workload: str, pace: Pace, now: float) -> Output:
     """The row of `paces`."""
-    columns = {
-        "workload": workload,
-        "runs": pace.runs,
-        "windows": pace.windows,
-        "window_seconds": pace.window_seconds,
-        "spread": pace.spread,
-        "means": pace.means_text(),
-        "residuals": pace.residuals_text(),
-        "progress": pace.progress.text() if pace.progress is not None else "",
-        "limits": pace.limits_text(),
-        "fitted_at": now,
-    }
-    return Output("paces", 1, columns)
+    return Output("paces", 1, {"workload": workload, **pace.columns(), "fitted_at": now})
 
 
 def drift_output(workload: str, class_id: int, regime: Regime, now: float) -> Output:

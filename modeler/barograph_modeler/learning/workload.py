@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from barograph_modeler.bands.class_model import ClassModel
@@ -21,7 +23,6 @@ from barograph_modeler.maxima.sample import Floats
 from barograph_modeler.pace.length import EQUAL, Length
 from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.packed import PackedRun, PackedTimeline
-from barograph_modeler.pace.packed_pace import PackedPace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.windows import Window
 
@@ -64,7 +65,7 @@ class Workload:
         self.intervals: OrderedDict[int, ClassModel] = OrderedDict()
         self.runtime: Band | None = None
         self._pace: bytes | None = None
-        """An encoded PackedPace; None where it is not fitted yet."""
+        """The columns of the pace, compressed; None where it is not fitted yet."""
         self.seconds = 0.0
         """Total of the learned intervals."""
         self.interval_coverage = Coverage()
@@ -180,8 +181,8 @@ class Workload:
         if self._pace is None and self.runs:
             pace = fit_pace([PackedRun.decoded(one) for one in self.runs])
             progress = fit_progress([PackedTimeline.decoded(one) for one in self.timelines])
-            self._pace = PackedPace.encode(replace(pace, progress=progress))
-        return None if self._pace is None else PackedPace.decode(self._pace)
+            self._pace = zlib.compress(msgspec.msgpack.encode(replace(pace, progress=progress).columns()), 1)
+        return None if self._pace is None else Pace.from_row(msgspec.msgpack.decode(zlib.decompress(self._pace)))
 
     @property
     def has_pace(self) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,6 +40,9 @@ MIN_KINDS_WINDOWS: Final = 40
 MAX_CLASSES: Final = 1024
 """Classes kept, those with the most time, so that the means fit one text value of the log."""
 _NO_LIMITS: Final[Mapping[int, int]] = {}
+_AtLeastZero: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+T = TypeVar("T")
 
 
 class PaceRatio(NamedTuple):
@@ -90,11 +92,24 @@ class Pace:
             windows=int(row["windows"]),
             window_seconds=float(row["window_seconds"]),
             spread=float(row["spread"]),
-            means=means_of_text(str(row["means"])),
-            residuals=residuals_of_text(str(row["residuals"])),
+            means=_decoded(row, "means", dict[int, _AtLeastZero], "a JSON object of class ids and seconds"),
+            residuals=np.sort(_decoded(row, "residuals", list[float], "a JSON array of finite numbers")),
             progress=ProgressProfile.from_text(str(row["progress"])),
-            limits=limits_of_text(str(row["limits"])),
+            limits=_decoded(row, "limits", dict[int, _Count], "a JSON object of class ids and counts"),
         )
+
+    def columns(self) -> dict[str, Any]:
+        """The inverse of `from_row`: means to 9 digits, residuals to 6."""
+        return {
+            "runs": self.runs,
+            "windows": self.windows,
+            "window_seconds": self.window_seconds,
+            "spread": self.spread,
+            "means": _text({class_id: float(f"{mean:.9g}") for class_id, mean in self.means.items()}),
+            "residuals": _text([float(f"{one:.6g}") for one in self.residuals.tolist()]),
+            "progress": self.progress.text() if self.progress is not None else "",
+            "limits": _text(self.limits),
+        }
 
     def log_ratio(self, window: Window) -> PaceRatio:
         """Compare a window: its `log` is above 0 if it is slower than expected."""
@@ -122,41 +137,17 @@ class Pace:
             return None
         return Kinds(1 - int(at[best]) / values.size, math.exp(float(apart[best])))
 
-    def means_text(self) -> str:
-        """The means as a JSON object, class ids as decimal strings, seconds to 9 digits."""
-        return json.dumps({str(c): float(f"{m:.9g}") for c, m in self.means.items()}, separators=(",", ":"))
 
-    def residuals_text(self) -> str:
-        """The residuals as a JSON array, to 6 digits."""
-        return json.dumps([float(f"{r:.6g}") for r in self.residuals.tolist()], separators=(",", ":"))
-
-    def limits_text(self) -> str:
-        """The limits as a JSON object, class ids as decimal strings."""
-        return json.dumps({str(c): n for c, n in self.limits.items()}, separators=(",", ":"))
-
-
-def means_of_text(text: str) -> dict[int, float]:
-    """The inverse of Pace.means_text. Raises ValueError."""
+def _decoded(row: Mapping[str, Any], name: str, kind: type[T], expected: str) -> T:
+    """A column of a row from JSON. Raises ValueError."""
     try:
-        return msgspec.json.decode(text, type=dict[int, Annotated[float, msgspec.Meta(ge=0)]])
+        return msgspec.json.decode(str(row[name]), type=kind)
     except msgspec.MsgspecError:
-        raise ValueError(f"means are {text[:140]!r}, expected a JSON object of class ids and seconds") from None
+        raise ValueError(f"{name} are {str(row[name])[:140]!r}, expected {expected}") from None
 
 
-def residuals_of_text(text: str) -> Floats:
-    """The inverse of Pace.residuals_text, sorted. Raises ValueError."""
-    try:
-        return np.sort(np.array(msgspec.json.decode(text, type=list[float]), dtype=np.float64))
-    except msgspec.MsgspecError:
-        raise ValueError(f"residuals are {text[:140]!r}, expected a JSON array of finite numbers") from None
-
-
-def limits_of_text(text: str) -> dict[int, int]:
-    """The inverse of Pace.limits_text; none for an empty text, as rows of earlier versions have. Raises ValueError."""
-    try:
-        return msgspec.json.decode(text or "{}", type=dict[int, Annotated[int, msgspec.Meta(ge=0)]])
-    except msgspec.MsgspecError:
-        raise ValueError(f"limits are {text[:140]!r}, expected a JSON object of class ids and counts") from None
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def fit_pace(paces: Sequence[RunPace | PackedRun]) -> Pace:

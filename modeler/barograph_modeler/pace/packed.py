@@ -44,10 +44,6 @@ class PackedArray(NamedTuple):
         return np.frombuffer(self.data, self.code)
 
 
-NONE: Final = PackedArray("B", b"")
-"""An empty array."""
-
-
 class PackedCounts(NamedTuple):
     """Intervals by class of consecutive parts of a run: for each part its number of classes, and for each of these the
     place among `classes` and the number of intervals."""

@@ -85,9 +85,9 @@ def test_a_job_that_alarmed_teaches_nothing():
     learner, simulation = unhurried(), Simulation()
     for _ in range(3):
         feed(learner, simulation.job(), simulation.now)
-    before = learner.workloads["lab/app@2x1"].pace.means_text()
+    before = learner.workloads["lab/app@2x1"].pace.columns()["means"]
     assert feed(learner, simulation.job(slow_from=0, factor=3.0), simulation.now, score=1.2) == []
-    assert learner.workloads["lab/app@2x1"].pace.means_text() == before
+    assert learner.workloads["lab/app@2x1"].pace.columns()["means"] == before
     assert learner.withheld_intervals == simulation.intervals
     assert len(learner.workloads["lab/app@2x1"].runtimes) == 3
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from barograph_agent.protocol.tables import TEXT_LIMIT
 from barograph_agent.reduce.blocks import Intervals, reduce
 from barograph_alerts.detection.tolerance import tolerance
-from barograph_modeler.pace.pace import Pace, fit_pace, limits_of_text, means_of_text, residuals_of_text
-from barograph_modeler.pace.packed_pace import PackedPace
+from barograph_modeler.pace.pace import Pace, fit_pace
 from barograph_modeler.pace.progress import fit_progress
 from barograph_modeler.pace.timeline import Timeline
 from barograph_modeler.pace.windows import RunPace, Window, Windower
@@ -174,18 +173,8 @@ def test_runs_that_are_long_in_what_others_are_short_in_are_compared_in_the_rest
     assert pace.limits == {}
 
 
-def test_pace_survives_the_way_through_its_texts():
-    pace = fit_pace([steady(f, classes=(2**64 - 1, 5)) for f in (1.0, 1.1, 0.9)])
-    assert means_of_text(pace.means_text()) == pytest.approx(pace.means, rel=1e-8)
-    assert residuals_of_text(pace.residuals_text()) == pytest.approx(pace.residuals, rel=1e-5)
-    assert set(json.loads(pace.means_text())) == {"5", "18446744073709551615"}
-    few = fit_pace([steady(1.0, windows=1, classes=(2**64 - 1, 5))])
-    assert limits_of_text(few.limits_text()) == few.limits == {5: 60, 2**64 - 1: 60}
-    assert limits_of_text("") == {}
-
-
 @pytest.mark.parametrize("runs", [1, 5])
-def test_a_packed_pace_gives_the_same_rows(runs):
+def test_a_pace_survives_the_way_through_its_columns(runs):
     rng = np.random.default_rng(runs)
     timelines = []
     for _ in range(runs):
@@ -193,41 +182,42 @@ def test_a_packed_pace_gives_the_same_rows(runs):
         windows = [Window({2**64 - 1: 20}, {2**64 - 1: 0.5}, float(i), i + rng.uniform(0.5, 0.9)) for i in range(30)]
         timeline.add(windows)
         timelines.append(timeline)
-    pace = replace(fit_pace([steady(rng.uniform(0.9, 1.1)) for _ in range(runs)]), progress=fit_progress(timelines))
-    read = PackedPace.decode(PackedPace.encode(pace))
-    assert pace.progress is not None
-    assert read.progress.text() == pace.progress.text()
-    names = sorted(set(vars(pace)) - {"residuals", "progress"})
-    assert str([getattr(read, name) for name in names]) == str([getattr(pace, name) for name in names])
-    assert read.residuals == pytest.approx(pace.residuals, rel=1e-6)
+    several = [steady(rng.uniform(0.9, 1.1), classes=(2**64 - 1, 5)) for _ in range(runs)]
+    pace = replace(fit_pace(several), progress=fit_progress(timelines))
+    columns = pace.columns()
+    read = Pace.from_row(columns)
+    assert read.columns() | {"spread": str(read.spread)} == columns | {"spread": str(pace.spread)}
+    assert read.means == pytest.approx(pace.means, rel=1e-8)
+    assert read.residuals == pytest.approx(pace.residuals, rel=1e-5)
+    assert set(json.loads(columns["means"])) == {"5", "18446744073709551615"}
+
+
+def test_limits_of_rare_classes_are_in_the_columns():
+    few = fit_pace([steady(1.0, windows=1, classes=(2**64 - 1, 5))])
+    assert Pace.from_row(few.columns()).limits == few.limits == {5: 60, 2**64 - 1: 60}
 
 
 def test_texts_of_a_program_with_very_many_classes_fit_the_log_and_keep_the_longest():
     big = 2**64
     windows = [Window({big - i: 1}, {big - i: 1 + i / 7}, 0.0, 1.0) for i in range(1, 3000)]
     pace = fit_pace([run_of(windows) for _ in range(3)])
-    assert len(pace.means_text()) < TEXT_LIMIT
-    assert len(pace.residuals_text()) < TEXT_LIMIT
+    assert max(len(pace.columns()[name]) for name in ("means", "residuals")) < TEXT_LIMIT
     assert big - 2999 in pace.means
     assert big - 1 not in pace.means
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', '{"1": null}', '{"1": -1}', '{"1": NaN}'])
-def test_texts_that_are_no_means_are_refused(text):
-    with pytest.raises(ValueError, match=r"^means are "):
-        means_of_text(text)
+BAD = {
+    "means": ["", "[1]", '{"a": 1}', '{"1": null}', '{"1": -1}', '{"1": NaN}'],
+    "limits": ["[1]", '{"a": 1}', '{"1": -1}', '{"1": 0.5}'],
+    "residuals": ["", "{}", "[[1]]", '["x"]', "[NaN]", "3"],
+}
 
 
-@pytest.mark.parametrize("text", ["[1]", '{"a": 1}', '{"1": -1}', '{"1": 0.5}'])
-def test_texts_that_are_no_limits_are_refused(text):
-    with pytest.raises(ValueError, match=r"^limits are "):
-        limits_of_text(text)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[[1]]", '["x"]', "[NaN]", "3"])
-def test_texts_that_are_no_residuals_are_refused(text):
-    with pytest.raises(ValueError, match=r"^residuals are "):
-        residuals_of_text(text)
+@pytest.mark.parametrize(("column", "text"), [(column, text) for column, texts in BAD.items() for text in texts])
+def test_columns_that_are_no_pace_are_refused(column, text):
+    row = fit_pace([steady(1.0)]).columns() | {column: text}
+    with pytest.raises(ValueError, match=f"^{column} are "):
+        Pace.from_row(row)
 
 
 def test_blocks_of_many_intervals_count_as_what_they_stand_for() -> None:

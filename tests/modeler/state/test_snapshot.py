@@ -120,7 +120,7 @@ def known(learner: Learner) -> dict[str, Any]:
         "regimes": {c: i.regimes for c, i in workload.intervals.items()},
         "coverage": (workload.interval_coverage, workload.runtime_coverage),
         "runtime": workload.runtime,
-        "pace": (workload.pace.means_text(), workload.pace.residuals_text(), workload.pace.spread),
+        "pace": workload.pace.columns(),
         "counts": (learner.learned_intervals, learner.withheld_intervals, learner.learned_runs, learner.held_jobs),
         "closed": dict(learner.closed_regimes),
     }
