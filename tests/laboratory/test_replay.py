@@ -13,12 +13,10 @@ import pytest
 
 from barograph.cli import main
 from barograph_agent.reduce.intervals import Cursor, IntervalReader
-from barograph_lab.replay.command import pacer
 from barograph_lab.replay.members import stretches
 from barograph_lab.replay.record import Recorder
 from barograph_lab.replay.ring import TraceRing
 from barograph_lab.replay.trace import read_trace
-from helpers.clocks import PassingClock
 from helpers.rings import STARTED_NS, STARTED_UNIX_NS, FakeShim
 
 START = 1_700_000_000
@@ -253,18 +251,3 @@ def test_an_empty_recording_is_refused(tmp_path, capsys):
     assert main(["record", str(tmp_path / "out.npz"), "--rings", str(tmp_path), "--seconds", "0"]) == 65
     assert "no collective of rank 0" in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()
-
-
-def test_a_speed_counts_from_the_first_cycle_of_the_run_not_from_the_history_before_it():
-    clock = PassingClock()
-    wait = pacer(4.0, clock)
-    clock.passed = 30.0  # the history is learned
-    wait(1.0)
-    assert clock.passed == 30.25
-    clock.passed += 0.5  # cycles that take longer than they should are made up for
-    wait(2.0)
-    assert clock.passed == 30.75
-    wait(4.0)
-    assert clock.passed == 31.0
-    pacer(None, clock)(100.0)
-    assert clock.passed == 31.0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from barograph.cli import Parser, checked
 from barograph.terminal import console
-from barograph_agent.system.clock import CLOCK, Clock
 from barograph_alerts.detection.alarm import ALPHA, MARGIN
 from barograph_collector.daemon.service import Exit
 from barograph_lab.columns import note, table, unusable
@@ -39,7 +38,6 @@ def main(arguments: Sequence[str]) -> int:
         help="an earlier, healthy run of the same workload; may be given again",
     )
     positive = checked(float, lambda number: 0 < number < float("inf"), "a number above 0")
-    add("--speed", type=positive, metavar="X", help="replay X times faster than real time (default: unlimited)")
     add("--alpha", type=positive, default=ALPHA, help="as `barograph alerts` (default: %(default)s)")
     add("--margin", type=positive, default=MARGIN, help="likewise (default: %(default)s)")
     add(
@@ -75,7 +73,6 @@ def main(arguments: Sequence[str]) -> int:
             alpha=options.alpha,
             margin=options.margin,
             window_seconds=options.window,
-            wait=pacer(options.speed),
         )
     found = summarize(trace, scores)
     if options.json:
@@ -83,22 +80,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         _show(trace, found)
     return Exit.OK
-
-
-def pacer(speed: float | None, clock: Clock = CLOCK) -> Callable[[float], None]:
-    """Waits until so many seconds of the run have passed at a speed, since the first call; None does not wait.
-
-    By then the history has been learned, which takes seconds.
-    """
-    began: float | None = None
-
-    def wait(seconds: float) -> None:
-        nonlocal began
-        if speed is not None:
-            began = clock.monotonic() if began is None else began
-            clock.sleep(max(0.0, began + seconds / speed - clock.monotonic()))
-
-    return wait
 
 
 def _show(trace: Trace, found: dict[str, list[dict[str, Any]]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, cast
@@ -36,8 +36,7 @@ MODELER_CYCLES: Final = 10
 class Simulation:
     """One service in one directory, whose clock follows the recorded runs.
 
-    workload: of all runs. alpha, margin, window_seconds, seed: as for the daemons. wait: called with the simulated
-    seconds since the start of a run, to slow the replay down.
+    workload: of all runs. alpha, margin, window_seconds, seed: as for the daemons.
     """
 
     def __init__(
@@ -49,12 +48,10 @@ class Simulation:
         margin: float,
         window_seconds: float,
         seed: int = 0,
-        wait: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.now = 0.0
         self._log = log
         self._workload = workload
-        self._wait = wait
         self._runs = 0
         self._budget = Budget()
         self._silences = Silences(Silence(), 0.0)
@@ -83,7 +80,6 @@ class Simulation:
         while not ring.ended:
             cycle += 1
             elapsed = cycle * CYCLE_SECONDS
-            self._wait(elapsed)
             self._show(job, ring, reader, elapsed)
             end = bisect_right(work, self.now, key=lambda stretch: stretch.ended_at)
             self._scorer.add_work(job, work[added:end])
