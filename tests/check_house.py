@@ -20,11 +20,11 @@ MOST_SIBLINGS: Final = 13
 MAX_LINES: Final = {
     "agent": 13_117,
     "collector": 9_359,
-    "modeler": 15_043,
-    LABORATORY: 8_451,
+    "modeler": 14_959,
+    LABORATORY: 8_428,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 60_867,
+    "tests": 60_841,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
