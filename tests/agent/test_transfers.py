@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barograph_agent.kernel.transfers import MIN_BYTES, Transfers
-from barograph_agent.system.sockets import CONNECTION, MAX_CONNECTIONS, established, load
+from barograph_agent.system.sockets import CONNECTION, MAX_CONNECTIONS, MIN_BYTES, Transfers, established, load
 
 USER = 1000
 

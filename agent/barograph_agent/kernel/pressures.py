@@ -16,12 +16,11 @@ from barograph_agent.kernel.hardware.nvidia import NvidiaSource
 from barograph_agent.kernel.hardware.processor import CoreSource
 from barograph_agent.kernel.hardware.source import COUNTS, MEMORY_ERRORS, CounterSource, Figures, HardwareSource, joined
 from barograph_agent.kernel.readings import NodeStat, ProcessStat, node_stat, process_stat, schedule
-from barograph_agent.kernel.transfers import CHANGED as CHANGED_TRANSFER
-from barograph_agent.kernel.transfers import Transfers
 from barograph_agent.protocol.rows import TableRows
 from barograph_agent.protocol.tables import TABLES, Kind
 from barograph_agent.system.clock import Clock
 from barograph_agent.system.processes import PROCESSES, Processes, seconds
+from barograph_agent.system.sockets import CHANGED_TRANSFER, Transfers
 
 SAMPLE_SECONDS: Final = 0.5
 """Least time between two samples of ranks."""

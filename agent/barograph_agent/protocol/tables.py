@@ -253,7 +253,7 @@ TABLES: Final[dict[str, Table]] = {
                ended=_FLAG, time=_TIME, number=(_COUNT, 0), lowest=(_UNKNOWN_COUNT, -1)),
         # Cost of the sidecar up to the end of a run: processor time, peak resident memory and lifetime, which include
         # the delivery of earlier runs; steps of this run, processor time of the longest; error of the clock. `sources`:
-        # JSON, of each source of rows (rings, kernel, ...) rows, processor time in microseconds, and failures.
+        # JSON, of each source of rows (rings, kernel, ...) rows, time in microseconds, and failures.
         _table("sidecars", job=_N, host=_N, cpu_seconds=_SECONDS, resident_bytes=_COUNT, lived_seconds=_SECONDS,
                steps=_COUNT, longest_step_seconds=_SECONDS, clock_error_seconds=_SECONDS, time=_TIME,
                sources=(Json.OBJECTS, "")),

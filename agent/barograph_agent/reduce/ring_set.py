@@ -75,14 +75,15 @@ class RankRing:
 
     def has_ended(self, processes: Processes) -> bool:
         """Whether the process is certain to record no more; False for one that was never visible and left no word."""
-        is_over = (self.ring.finalized and self.is_own) or self.ring.exit_status is not None
+        is_over = (self.is_own and self.ring.finalized) or self.ring.exit_status is not None
         return is_over or (self.born != -1 and not self.lives(processes))
 
     @property
     def unread(self) -> int:
         """Intervals that were not read yet."""
-        with contextlib.suppress(RingError):
-            return self.intervals.unread if self.intervals is not None and self.is_readable else 0
+        if self.intervals is not None and self.is_readable:
+            with contextlib.suppress(RingError):
+                return self.intervals.unread
         return 0
 
     def release(self) -> None:
@@ -126,6 +127,8 @@ class RingSet:
         self.is_complete = False
         """Whether all rings are found; not before the first `find`, or where descriptors are lacking."""
         self._directory, self._rate, self._claims, self._processes = directory, rows_per_second, claims, processes
+        self._readable: list[RankRing] = []
+        """Those that are read."""
         self._table = RingTable()
         self._ended: set[int] = set()
         """Worlds whose processes had all ended before the last read."""
@@ -184,26 +187,22 @@ class RingSet:
         ended = {one.world for one in self.progress.cursors.values()} if final else self._ended_worlds()
         recalled = self._step_loops(now, ended)
         for rank in self._readable:
-            with self._dropping():
-                if (reader := rank.intervals) is not None:
-                    is_last = final or rank.cursor.world in ended
-                    yield from self._read_intervals(rank, reader, recalled.get(rank.ring.path.name), final=is_last)
+            if rank.intervals is not None:
+                is_last, name = final or rank.cursor.world in ended, rank.ring.path.name
+                try:
+                    yield from self._read_intervals(rank, rank.intervals, recalled.get(name), final=is_last)
+                except RingError as error:
+                    self._drop(error)
         for number, reducers in list(self._reducers.items()):
-            with self._dropping():
+            try:
                 yield from self._read_world(number, reducers, final=number in ended)
+            except RingError as error:
+                self._drop(error)
         # Of the first world the processes say what was asked for: its rings are kept.
         worlds = {cursor.world for cursor in self.progress.cursors.values()}
         for number in () if final else ended - {min(worlds, default=0)}:
             if not any(rank.unread for rank in self._of(number)):
                 self._retire(number)
-
-    @contextlib.contextmanager
-    def _dropping(self) -> Iterator[None]:
-        """Drops the ring that cannot be read."""
-        try:
-            yield
-        except RingError as error:
-            self._drop(error)
 
     def _read_intervals(
         self, rank: RankRing, reader: IntervalReader, recalled: Records | None, *, final: bool
@@ -243,19 +242,16 @@ class RingSet:
         """Whether there are rings that `release` deletes."""
         return bool(self._retired)
 
-    @property
-    def _readable(self) -> list[RankRing]:
-        return [rank for rank in self.ranks_here.values() if rank.is_readable]
-
     def _of(self, world: int) -> list[RankRing]:
         """Rings of a world that are read."""
         return [rank for rank in self._readable if rank.cursor.world == world]
 
     def _ended_worlds(self) -> set[int]:
         """Worlds all of whose processes here had ended, and no ring has come, when this was last called, too."""
-        before, ranks = self._ended, self._readable
-        living = {rank.cursor.world for rank in ranks if not rank.has_ended(self._processes)}
-        self._ended = {rank.cursor.world for rank in ranks} - living
+        before, processes = self._ended, self._processes
+        worlds = {rank.cursor.world for rank in self._readable}
+        # Up to the first rank that lives: each takes a read in /proc.
+        self._ended = {world for world in worlds if all(rank.has_ended(processes) for rank in self._of(world))}
         return before & self._ended
 
     def _retire(self, world: int) -> None:
@@ -381,14 +377,16 @@ class RingSet:
         searches, leaders = 0, self._leaders
         for rank in self._readable:
             loop, cursor, may_search = rank.loop, rank.cursor, searches < SEARCHES
-            with self._dropping():
+            try:
                 if isinstance(loop, FollowingLoop):
                     loop.step(now, leaders.get(cursor.world), may_search=may_search)
                 else:
-                    is_last = cursor.world in ended
-                    name = rank.ring.path.name
-                    recalled[name] = loop.step(now, cursor.last_exit_ns, may_search=may_search, final=is_last)
-                searches += loop.has_searched
+                    after, is_last = cursor.last_exit_ns, cursor.world in ended
+                    recalled[rank.ring.path.name] = loop.step(now, after, may_search=may_search, final=is_last)
+            except RingError as error:
+                self._drop(error)
+                continue
+            searches += loop.has_searched
         return recalled
 
     @property
@@ -403,7 +401,8 @@ class RingSet:
             progress.cursors[name] = Cursor(self._world_of(ring), rank, size, started_ns, launch=ring.launch)
         cursor = progress.cursors[name]
         leads = cursor.rank == 0 or cursor.world not in self._leaders
-        self.ranks_here[name] = RankRing(ring, cursor, self._processes.born(ring.pid), leads=leads)
+        self.ranks_here[name] = rank_ring = RankRing(ring, cursor, self._processes.born(ring.pid), leads=leads)
+        self._readable.append(rank_ring)
         progress.ranks = progress.ranks or cursor.size
         progress.program = progress.program or ring.program
 
@@ -416,7 +415,8 @@ class RingSet:
 
     def _group_by_world(self) -> None:
         """Group rings by world, except those of a program's own intervals."""
-        ranks, members, before = self._readable, dict[int, list[Member]](), self._reducers
+        ranks = self._readable = [rank for rank in self.ranks_here.values() if rank.is_readable]
+        members, before = dict[int, list[Member]](), self._reducers
         self._table = RingTable([rank.ring for rank in ranks])
         for rank in ranks:
             if not rank.is_own:

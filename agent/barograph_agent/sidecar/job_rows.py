@@ -81,9 +81,10 @@ class JobRows:
 
     def _has_all_ranks(self, now: float) -> bool:
         """Whether the ranks on this node are counted, where the number of nodes follows from that."""
+        if not self._counts_nodes:
+            return True
         here = self._ranks_here
-        settled = self._ranks.seconds(here, now) >= SETTLED_SECONDS
-        return not self._counts_nodes or settled or here >= self._rings.progress.ranks
+        return self._ranks.seconds(here, now) >= SETTLED_SECONDS or here >= self._rings.progress.ranks
 
     @property
     def _nodes(self) -> int:

@@ -62,7 +62,7 @@ RINGS: Final = "rings"
 
 
 class SourceCost(msgspec.Struct):
-    """Cost of a source since the sidecar began: rows, processor time, calls that have failed."""
+    """Cost of a source since the sidecar began: rows, time, calls that have failed."""
 
     source: str
     rows: int = 0
@@ -339,9 +339,9 @@ class WatchedRun:
 
     def _read(self, *sources: str, now: float, final: bool = False) -> list[TableRows]:
         """Spool what is due of sources, by name. A failure of one is reported, and ends none but that of RINGS."""
-        thread_seconds, read = self._system.clock.thread_seconds, list[TableRows]()
+        monotonic, read = self._system.clock.monotonic, list[TableRows]()
         for name in sources:
-            cost, began = self._costs.setdefault(name, SourceCost(name)), thread_seconds()
+            cost, began = self._costs.setdefault(name, SourceCost(name)), monotonic()
             try:
                 found = list(self._sources[name].read(now, final=final))
             except Exception as error:  # a defect, or what nobody has foreseen in a file of this node
@@ -353,7 +353,7 @@ class WatchedRun:
             for rows in found:
                 self._append(rows)
             cost.rows += sum(rows.length for rows in found)
-            cost.microseconds += round(1e6 * (thread_seconds() - began))
+            cost.microseconds += round(1e6 * (monotonic() - began))
             read += found
         return read
 
