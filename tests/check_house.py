@@ -19,7 +19,7 @@ MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
     "agent": 13_108,
-    "collector": 9_359,
+    "collector": 9_358,
     "modeler": 14_959,
     LABORATORY: 8_428,
     "alerts": 7_668,

@@ -39,10 +39,7 @@ def metadata(store: Store) -> list[int]:
 
 @pytest.fixture
 def torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A log of 60 blocks, the last 10 in its write-ahead log only, whose checkpoint was cut off.
-
-    Blocks of metadata are half written, and the header is that of the checkpoint before.
-    """
+    """A log of 60 blocks, the last 10 in its write-ahead log only, whose checkpoint was cut off within a block."""
     (tmp_path / "whole").mkdir()
     with Store(tmp_path / "whole" / LOG) as store:
         for number in range(5):

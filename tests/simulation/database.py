@@ -247,8 +247,12 @@ class SimulatedDatabase:
     def cursor(self) -> SimulatedDatabase:
         return self
 
-    def close(self) -> None:
+    __enter__ = cursor
+
+    def close(self, *error: object) -> None:
         pass
+
+    __exit__ = close
 
 
 @functools.cache

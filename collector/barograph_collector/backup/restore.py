@@ -104,12 +104,13 @@ def restore_from_lake(
         for left in (part, part.with_name(f"{part.name}.wal")):
             left.unlink(missing_ok=True)
         lake.data.check(known=True)
-        is_known = journal is not None and _opened(journal, system).owner == name
+        opened = _opened(journal, system) if journal is not None else None
+        is_known = opened is not None and opened.owner == name
         until, position, mark = _fill(name, lake, part, is_known=is_known)
-        if journal is None:
+        if opened is None:
             _jump(part)
         else:
-            check_journal(_opened(journal, system), name, mark)
+            check_journal(opened, name, mark)
         stays = journal is not None and journal.resolve() == (state / JOURNAL_FOLDER).resolve()
         aside = _put_log(part, state, None, replace=replace, stays=stays, system=system)
         if journal is not None and not stays:

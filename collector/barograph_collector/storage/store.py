@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -190,11 +190,9 @@ class Store:
                 return _read_again(lambda: self.database.rounds.read_round(news, head, limit))
         return upto, found
 
-    @contextlib.contextmanager
-    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A new connection to the same database, for one thread, closed at the end of the block."""
-        with contextlib.closing(self.database.cursor()) as cursor:
-            yield cursor
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A new connection to the same database, for one thread; as a context it closes itself."""
+        return self.database.cursor()
 
     def checkpoint(self) -> None:
         """Checkpoint the database, and delete from the journal what is in it and, where there is one, in the lake.
