@@ -24,7 +24,7 @@ MAX_LINES: Final = {
     LABORATORY: 8_428,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 60_839,
+    "tests": 60_838,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {

@@ -32,7 +32,6 @@ def firsts(store: Store) -> list[int]:
 
 
 def metadata(store: Store) -> list[int]:
-    """The numbers of the blocks that a checkpoint may overwrite."""
     with store.cursor() as log:
         return [number for (number,) in log.execute("SELECT block_id FROM pragma_metadata_info()").fetchall()]
 
@@ -95,7 +94,6 @@ def test_what_a_checkpoint_that_has_ended_overwrote_is_not_written_back(tmp_path
 
 
 def damage(state: Path, lake: Lake | None = None) -> None:
-    """Overwrite bytes of each block of metadata."""
     with Store(state / LOG, lake=lake and lake.data) as store:
         numbers = metadata(store)
     with (state / LOG).open("r+b") as file:
