@@ -26,7 +26,7 @@ FILE_NAME: Final = "modeler.snapshot"
 SNAPSHOT_SECONDS: Final = 300.0
 GATE_SECONDS: Final = 1.0
 """Longest wait for running fits; a snapshot that times out is tried again in the next cycle."""
-FORMAT: Final = 30
+FORMAT: Final = 31
 """To be raised when classes in the state, or their attributes, are renamed: older snapshots are ignored."""
 _ALLOWED: Final = {
     ("array", "array"),

@@ -68,7 +68,6 @@ def test_rows_of_nodes_are_one_run_in_whatever_order_they_and_the_end_arrive():
         assert 0 <= phase.collective < 2e-4
         slowest = max(own[:, :4].max(1).mean(), own[:, 4:].max(1).mean())
         assert phase.slowest + phase.collective == pytest.approx(slowest + 2e-4, rel=1e-4)
-        assert (phase.messages, phase.exchange_bytes, phase.collective_bytes) == pytest.approx((2, 2000, 8))
         assert phase.shares @ phase.deviations**2 == pytest.approx((0.05 * 0.01 / own.mean()) ** 2, rel=0.1)
 
 

@@ -18,8 +18,7 @@ class PhaseMeasurement:
     deviations: (m,), ascending values of a rank's work in one interval minus that rank's mean, as shares of own;
     shares: (m,), the share of all intervals and ranks that each stands for, with sum 1. slowest: work of the slowest
     rank, mean over intervals. exchange: point-to-point time of the slowest rank, which waits for no neighbour.
-    messages, exchange_bytes: sent by a rank per interval. collective: time of the last rank in the collective call.
-    collective_bytes: its size.
+    collective: time of the last rank in the collective call.
     """
 
     count: float
@@ -30,10 +29,7 @@ class PhaseMeasurement:
     shares: Floats
     slowest: float
     exchange: float
-    messages: float
-    exchange_bytes: float
     collective: float
-    collective_bytes: float
 
 
 def pooled_spread(spreads: Floats, freedom: Floats) -> tuple[float, float]:

@@ -42,9 +42,6 @@ class NodePhase(NamedTuple):
     exchange_seconds: float
     least_wait_seconds: float
     rank_deviation_seconds: float
-    bytes: int
-    messages: int
-    message_bytes: int
     deviations: str
     shares: str
 
@@ -114,8 +111,6 @@ class _Class:
         """Of the last rank of each node, seconds after the previous sync point, mean over intervals."""
         self._least_wait = 0.0
         """Of the node whose ranks arrive last."""
-        self._sent: Floats = np.zeros(2)
-        self._bytes = 0.0
         self._weights: Floats = np.zeros(BINS)
         self._weighted: Floats = np.zeros(BINS)
 
@@ -138,8 +133,6 @@ class _Class:
         if not self._arrivals or arrival > self._latest:
             self._latest, self._least_wait = arrival, row.least_wait_seconds / row.intervals
         self._arrivals.append(arrival)
-        self._sent += [row.messages, row.message_bytes]
-        self._bytes = row.bytes / row.intervals
         self._add_distribution(row, mean)
 
     def _add_distribution(self, row: NodePhase, mean: float) -> None:
@@ -176,7 +169,6 @@ class _Class:
             Deviations(deviations, shares), self.ranks / self._nodes, np.array(self._arrivals) / own
         )
         later = min(later, self._least_wait)
-        messages, message_bytes = (self._sent / self._ranks_intervals).tolist()
         return PhaseMeasurement(
             count=float(self._count),
             own=own,
@@ -186,10 +178,7 @@ class _Class:
             shares=shares,
             slowest=self._slowest + later,
             exchange=max(self._latest - self._slowest, 0.0),
-            messages=messages,
-            exchange_bytes=message_bytes,
             collective=self._least_wait - later,
-            collective_bytes=self._bytes,
         )
 
 
