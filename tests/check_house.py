@@ -20,11 +20,11 @@ MOST_SIBLINGS: Final = 13
 MAX_LINES: Final = {
     "agent": 13_108,
     "collector": 9_358,
-    "modeler": 14_959,
+    "modeler": 14_944,
     LABORATORY: 8_428,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 60_838,
+    "tests": 60_835,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
