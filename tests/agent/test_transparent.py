@@ -124,8 +124,13 @@ def test_a_command_does_what_it_does_without(
         variables = {one: str(broken) if one == "PYTHONPATH" else VARIABLES[one] for one in names}
         redirect = f'{folder}exec "$@" 3>>"$0/extra" {streams}'
         node = Node(root / "node")
-        without = run(words, [], node, root / "without", redirect, variables)
-        watched = run(words, [str(BAROGRAPH), "run", "--drain=0", "--"], node, root / "watched", redirect, variables)
+        barograph = [str(BAROGRAPH), "run", "--drain=0", "--"]
+        # On a busy machine MPICH's launcher may lose its proxy and end by SIGPIPE, watched or not: it has two trials.
+        for trial in ("first", "second")[: 2 if launcher else 1]:
+            without = run(words, [], node, root / f"without-{trial}", redirect, variables)
+            watched = run(words, barograph, node, root / f"watched-{trial}", redirect, variables)
+            if watched == without:
+                break
         assert watched == without
 
 

@@ -26,7 +26,7 @@ from barograph_collector.server import Collector
 from barograph_collector.storage.days.data_path import DataPath
 from barograph_collector.storage.store import PERIOD_SECONDS, Store
 
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = 300.0
 """Only what hangs reaches it, on however busy a machine."""
 PAUSES = 4
 MAX_PAUSE_SECONDS = 0.5

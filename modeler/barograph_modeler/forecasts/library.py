@@ -20,7 +20,7 @@ from barograph_modeler.forecasts.parts.phased_run import PhasedRun
 from barograph_modeler.forecasts.parts.shares import ProblemParts
 from barograph_modeler.forecasts.problems import NO_SIZE, ProblemSize, ProblemSpace
 from barograph_modeler.maxima.runtime import NO_REPEATS, Repeats
-from barograph_modeler.scaling.amdahl.share import AmdahlFit, fit_amdahl
+from barograph_modeler.scaling.amdahl_law import AmdahlFit, fit_amdahl
 from barograph_modeler.scaling.answer import Refusal
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, fit
@@ -120,12 +120,7 @@ def publish(
     problem, size = space.of_run(newest)
     curve = scaling_curve(predictor, f"{application} {space.name(newest)}".strip(), problem, size, problems[problem])
     amdahl = fit_amdahl(problems[problem].of_size(size))
-    weights: dict[str, Mapping[str, float]] = {
-        "one size": predictor.calibration.weights,
-        "level": predictor.calibration.saturated,
-    }
-    if predictor.has_sizes:
-        weights.update(predictor.weights.by_case.items())
+    weights = {str(case): one for case, one in predictor.weights.by_case.items()} if predictor.has_sizes else {}
     groups = {place.workload: tuple(seconds) for place, seconds in known}
     params, phases = _known_params(space, known), ProblemParts.of(space, parts or {})
     repeats = _total(_repeats(seconds) for _, seconds in known)

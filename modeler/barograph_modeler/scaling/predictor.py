@@ -2,16 +2,13 @@
 
 Models, each a distribution of log seconds:
 - curves of one size: its evidence (`evidence.py`) about the shapes of curves (`shapes.py`), with a prior from the other
-  sizes and problems of the application (`pool.py`);
-- Amdahl's law, with and without overhead (`amdahl/overhead.py`), and a power law (`amdahl/line.py`), where a problem
-  has one size; a level (`amdahl/flat.py`) instead of them where growth was not shown;
-- a saturating curve (`amdahl/saturation.py`) where a time does not fall with more ranks;
+  sizes and problems of the application (`pool.py`); a level (`level.py`) instead where growth was not confirmed;
 - curves over ranks and size (`sizes/curves.py`), where a problem has several sizes;
 - the log-bilinear law of the paper (`sizes/law.py`), there too.
 
-The prediction is their mixture, weighted by how well they predicted held-out runs of the application
-(`calibration.py`, `sizes/weighing.py`) and of the problem (`merits.py`); the former also show how wide its interval
-must be. Problems without runs are predicted from others (`unseen.py`).
+Where there are several sizes, the prediction is a mixture, weighted by how well models predicted held-out runs of the
+application (`sizes/weighing.py`). Held-out runs also show how wide an interval must be (`calibration.py`). Problems
+without runs are predicted from others (`unseen.py`).
 """
 
 from __future__ import annotations
@@ -28,12 +25,6 @@ from scipy.special import softmax
 
 from barograph_modeler.maxima.runtime import MINIMUM_RUNS, NO_REPEATS, Repeats, repeated_spread
 from barograph_modeler.maxima.sample import Floats
-from barograph_modeler.scaling.amdahl.flat import FlatTime, is_unshown_growth
-from barograph_modeler.scaling.amdahl.line import DRIFT as LINE_DRIFT
-from barograph_modeler.scaling.amdahl.line import LogLine
-from barograph_modeler.scaling.amdahl.overhead import DRIFT as LAW_DRIFT
-from barograph_modeler.scaling.amdahl.overhead import AmdahlLaw
-from barograph_modeler.scaling.amdahl.saturation import SaturatingCurve, saturating
 from barograph_modeler.scaling.answer import (
     AS_THEY_WERE,
     WIDE,
@@ -43,22 +34,11 @@ from barograph_modeler.scaling.answer import (
     from_others,
     from_runs,
 )
-from barograph_modeler.scaling.calibration import (
-    AMDAHL,
-    CURVES,
-    LEVEL,
-    LINE,
-    OVERHEAD,
-    SATURATION,
-    Calibration,
-    HeldOutScale,
-    Scales,
-    join,
-)
+from barograph_modeler.scaling.calibration import Calibration, HeldOutScale, Scales
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.evidence import MISFITS, ShapeEvidence
 from barograph_modeler.scaling.history import MAX_SIZE, Runs
-from barograph_modeler.scaling.merits import LeftOutScales
+from barograph_modeler.scaling.level import has_unconfirmed_growth, level_at
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale, unconfirmed_largest
 from barograph_modeler.scaling.pool import Pool, posterior, relevant
@@ -66,12 +46,14 @@ from barograph_modeler.scaling.shapes import log_prior, weights_by_kind
 from barograph_modeler.scaling.sizes.curves import SizedCurves
 from barograph_modeler.scaling.sizes.law import BilinearLaw
 from barograph_modeler.scaling.sizes.weighing import (
+    CURVES,
     LAW,
     MAX_PROBLEMS,
     SIZED,
     ModelWeights,
     about_mean,
     held_out,
+    join,
     prior_weights,
 )
 from barograph_modeler.scaling.unseen import from_other_problems
@@ -93,6 +75,7 @@ MIN_SPREAD: Final = 0.002
 """Least standard deviation of a curve, in log seconds."""
 FALLING: Final = -0.5
 """Slope of log time over log ranks at the largest scale below which the time is still falling."""
+LEVEL: Final = "level"
 MAX_SHOWN_RATIO: Final = 1e6
 """Largest ratio of limits that is written out."""
 ON_LINE: Final = 0.05
@@ -136,35 +119,9 @@ class _Problem:
         return found
 
     @cached_property
-    def level(self) -> FlatTime | None:
-        """A level instead of laws, where the time grew and that was not shown."""
-        known = Configurations.of(self.undisturbed(self.sizes[0]))
-        return FlatTime(known) if len(self.sizes) == 1 and is_unshown_growth(known) else None
-
-    @cached_property
-    def amdahl(self) -> AmdahlLaw:
-        drift = self.left_out.drift(AMDAHL, LAW_DRIFT)
-        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])), drift=drift)
-
-    @cached_property
-    def overhead(self) -> AmdahlLaw:
-        drift = self.left_out.drift(OVERHEAD, LAW_DRIFT)
-        return AmdahlLaw(Configurations.of(self.undisturbed(self.sizes[0])), has_overhead=True, drift=drift)
-
-    @cached_property
-    def left_out(self) -> LeftOutScales:
-        """How the models of one size have predicted scales of this problem."""
-        return LeftOutScales.of(self.undisturbed(self.sizes[0])) if len(self.sizes) == 1 else LeftOutScales({}, {})
-
-    @cached_property
-    def line(self) -> LogLine:
-        drift = self.left_out.drift(LINE, LINE_DRIFT)
-        return LogLine(Configurations.of(self.undisturbed(self.sizes[0])), drift=drift)
-
-    @cached_property
-    def saturating(self) -> SaturatingCurve | None:
-        """Where the time does not fall with more ranks."""
-        return saturating(Configurations.of(self.undisturbed(self.sizes[0])))
+    def has_unconfirmed_growth(self) -> bool:
+        """Whether a level is predicted in place of curves."""
+        return len(self.sizes) == 1 and has_unconfirmed_growth(self.configurations)
 
     @cached_property
     def sized(self) -> SizedCurves:
@@ -352,15 +309,15 @@ class Predictor:
         if several or not found:
             at = np.array(size)
             found |= {SIZED: known.sized.at(ranks, at), LAW: known.law.at(ranks, at)}
-        elif not several and known.runs.scales.size > 1:
-            if known.level is not None:
-                found[LEVEL] = known.level.at(ranks)
-            else:
-                found |= {AMDAHL: known.amdahl.at(ranks), OVERHEAD: known.overhead.at(ranks)}
-                found[LINE] = known.line.at(ranks)
-                if known.saturating is not None:
-                    found[SATURATION] = known.saturating.at(ranks)
+        elif known.has_unconfirmed_growth:
+            return {LEVEL: level_at(known.configurations, ranks)}
         return found
+
+    def _joined(self, known: _Problem, models: Mapping[str, Mixture]) -> tuple[dict[str, float], Mixture]:
+        """Weights of the models that answer a question, and their mixture."""
+        if len(models) == 1:
+            return dict.fromkeys(models, 1.0), next(iter(models.values()))
+        return join(models, self.weights.of_models(models, is_series=known.configurations.is_series))
 
     @property
     def weights(self) -> ModelWeights:
@@ -372,8 +329,8 @@ class Predictor:
 
     @property
     def calibration(self) -> Calibration:
-        """Weights of the models of one size, and the width of intervals, from the largest scales of problems as
-        the lower half of their scales predicts them."""
+        """The width of intervals, from the largest scales of problems as the lower half of their scales predicts
+        them."""
         if self._calibration is None:
             latest = list(self._problems.items())[-MAX_CALIBRATED:]
             known = {name: one.runs for name, one in latest if one.runs.scales.size > 1}
@@ -395,11 +352,10 @@ class Predictor:
             largest = runs.select(runs.ranks == ranks)
             for size in sorted({tuple(row) for row in largest.sizes.tolist()})[-MAX_CALIBRATED_SIZES:]:
                 models = cut.models(name, ranks, size)
+                mixture = next(iter(models.values()))
                 if SIZED in models:
                     _, mixture = join(models, prior_weights(models, is_series=known.configurations.is_series))
-                    models = {CURVES: mixture}  # one model, of which the width is learned only
-                log_seconds = np.log(largest.of_size(size).seconds)
-                yield HeldOutScale(models, log_seconds, known.runs.scales.size, cut._merits(known))
+                yield HeldOutScale(mixture, np.log(largest.of_size(size).seconds), known.runs.scales.size)
 
     @property
     def has_sizes(self) -> bool:
@@ -467,7 +423,7 @@ class Predictor:
             return self._mixture(key, ranks), self._kinds([key])
         own = known.default_size(ranks) if size is None else size
         models = self.models(problem, ranks, known.sizes[-1] if isinstance(own, Refusal) else own)
-        shares, mixture = join(models, self.weights.of_models(models, is_series=known.configurations.is_series))
+        shares, mixture = self._joined(known, models)
         return mixture, shares
 
     def _too_far(self, scales: Floats, ranks: float) -> str | None:
@@ -478,10 +434,7 @@ class Predictor:
         return None
 
     def _answer(self, models: Mapping[str, Mixture], known: _Problem, key: Key, ranks: float) -> Prediction:
-        weights = self.calibration.weights_of(models)
-        if SIZED in models:
-            weights = self.weights.of_models(models, is_series=known.configurations.is_series)
-        weights, mixture = join(models, weights, self._merits(known))
+        weights, mixture = self._joined(known, models)
         if SIZED in models:
             mixture = about_mean(mixture, models, weights)
         mixture = mixture.widened(*self.calibration.widenings[Scales.of(known.runs.scales.size)])
@@ -501,10 +454,6 @@ class Predictor:
             mixture,
         )
 
-    def _merits(self, known: _Problem) -> Mapping[str, float]:
-        """Merits of the models of one size. They count for less where other problems decide too."""
-        return {name: merit ** (1 / len(self._problems)) for name, merit in known.left_out.merits.items()}
-
     def _kinds(self, keys: list[Key]) -> dict[str, float]:
         posteriors = [one for key in keys for one in self._posterior(key)]
         chosen = np.concatenate([one.chosen for one in posteriors])
@@ -522,7 +471,7 @@ def _doubts(known: _Problem, size: Size, limits: tuple[float, float, float]) -> 
     yield from _far_apart(limits)
     if (ranks := known.outliers.get(size)) is not None:
         yield f"The runs on {ranks:g} ranks are far from the curve of the others and were left out."
-    if known.level is not None:
+    if known.has_unconfirmed_growth:
         small, large = known.runs.scales
         yield (
             f"The time grew from {small:g} to {large:g} ranks, and one of both was run once: this may be chance, and is"

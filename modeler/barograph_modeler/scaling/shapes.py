@@ -3,7 +3,8 @@
     T(p) = w (work(p)**blend + (overhead p**growth)**blend) ** (1 / blend)
     work(p) = p**-fall (1 + contention p / (p + half))
 
-fall: 1 if work is divided evenly; above 1 if it begins to fit caches, below 1 if it is divided badly.
+fall: 1 if work is divided evenly; above 1 if it begins to fit caches, below 1 if it is divided badly; 0 if each rank
+has its own, as in a weak series.
 growth: 0 for a floor, such as a serial part or a latency; above 0 for overhead that grows with the ranks. 0.15 is
 about as slow as a logarithm over the scales of a history.
 contention, half: ranks that share memory bandwidth slow each other down, by up to a factor of 1 + contention on a full
@@ -30,6 +31,9 @@ FALLS: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 GROWTHS: Final = (0.0, 0.15, 0.5)
 BLENDS: Final = (0.7, 1.0, 3.0)
 CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
+LEVEL_GROWTHS: Final = (0.15, 0.5)
+LEVEL_CONTENTIONS: Final = tuple(product((0.1, 0.3, 1.0), (2.0, 8.0, 32.0)))
+"""Of shapes with fall 0: such a time grows while ranks fill a node, or first neighbours appear, and is level then."""
 STEP: Final = 0.5
 """Step between overheads, in natural logarithms: neighbours differ by a factor of 1.65."""
 LEAST: Final = -16.0
@@ -42,6 +46,8 @@ GROWING: Final = 0.2
 CONTENDED: Final = 0.1
 UNUSUAL_BLEND: Final = 0.5
 NO_OVERHEAD: Final = 0.6
+LEVEL: Final = 1.0
+"""Odds of fall 0."""
 TURN: Final = 1.0
 """Prior mean of the scale where overhead equals work, relative to the largest known scale, in log ranks."""
 TURN_SPREAD: Final = 2.0
@@ -62,8 +68,10 @@ class Shapes(NamedTuple):
 def _shapes() -> Shapes:
     levels = [*np.arange(LEAST, MOST + STEP / 2, STEP).tolist()]
     even, contended = (0.0, 1.0), tuple((1.0, 0.0, 1.0, *one) for one in CONTENTIONS)
+    level = tuple((0.0, 0.0, 1.0, *one) for one in LEVEL_CONTENTIONS)
     kinds = [*((*kind, *even) for kind in product(FALLS, GROWTHS, BLENDS)), *contended]
-    bare = [*((fall, 0.0, 1.0, *even) for fall in FALLS), *contended]
+    kinds += [(0.0, growth, 1.0, *even) for growth in LEVEL_GROWTHS]
+    bare = [*((fall, 0.0, 1.0, *even) for fall in (*FALLS, 0.0)), *contended, *level]
     rows = [(*kind, u, i) for i, kind in enumerate(kinds) for u in levels]
     rows += [(*kind, NONE, i + len(kinds)) for i, kind in enumerate(bare)]
     fall, growth, blend, contention, half, overhead, kind = np.array(rows).T
@@ -100,11 +108,13 @@ def log_prior(largest_ranks: float | None) -> Floats:
     `fall` has a Cauchy distribution about 1. The turn, the scale where overhead equals work, is expected near the
     largest known scale: users run up to the scale where more ranks stop paying. In a weak series there is none.
     """
-    falls = -np.log1p(((SHAPES.fall - 1) / FALL_SPREAD) ** 2)
+    is_level = SHAPES.fall == 0
+    falls = np.where(is_level, np.log(LEVEL), -np.log1p(((SHAPES.fall - 1) / FALL_SPREAD) ** 2))
     prior = falls - np.log(LEVELS)
     if largest_ranks is not None:
-        turn = -SHAPES.overhead / (SHAPES.fall + SHAPES.growth)
-        prior = falls - np.abs(turn - float(np.log(largest_ranks)) - TURN) / TURN_SPREAD
+        turn = -SHAPES.overhead / np.where(is_level, 1.0, SHAPES.fall + SHAPES.growth)
+        distance = np.abs(turn - float(np.log(largest_ranks)) - TURN)
+        prior = np.where(is_level, prior, falls - distance / TURN_SPREAD)
     prior += np.where(SHAPES.growth > 0, np.log(GROWING), 0.0) + np.where(SHAPES.blend != 1, np.log(UNUSUAL_BLEND), 0.0)
     prior = np.where(NO_OVERHEAD_AT_ALL, falls + np.log(NO_OVERHEAD), prior)
     prior += np.where(SHAPES.contention > 0, np.log(CONTENDED), 0.0)

@@ -14,7 +14,7 @@ from barograph_modeler.forecasts.library import Published
 from barograph_modeler.forecasts.problems import ProblemSize, UnlocatedQuestion
 from barograph_modeler.forecasts.works import WORK
 from barograph_modeler.maxima.tails import AlikeTails
-from barograph_modeler.scaling.amdahl.share import fit_amdahl
+from barograph_modeler.scaling.amdahl_law import fit_amdahl
 from barograph_modeler.scaling.answer import Prediction, Refusal
 from barograph_modeler.serving.completion import CompletedParams, beyond, completed, similar_params, unfollowed
 from barograph_modeler.serving.question import BadQuestion, Question

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling.amdahl.share import MIN_SCALES, fit_amdahl
+from barograph_modeler.scaling.amdahl_law import MIN_SCALES, fit_amdahl
 from barograph_modeler.scaling.history import Runs
 
 SCALES = np.array([1, 2, 4, 8, 16, 32, 64, 128])

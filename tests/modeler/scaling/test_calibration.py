@@ -1,21 +1,13 @@
-"""What held-out runs decide: weights of models, the width of intervals, and scales that are left out."""
+"""What held-out runs decide: the width of intervals; and scales that are left out."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from barograph_modeler.scaling.amdahl.overhead import AmdahlLaw
-from barograph_modeler.scaling.amdahl.saturation import saturating
 from barograph_modeler.scaling.calibration import (
-    AMDAHL,
-    CURVES,
-    LINE,
     MAX_FACTOR,
     MIN_WIDENED,
-    OVERHEAD,
-    PRIOR,
-    SATURATION,
     WIDENED,
     Calibration,
     HeldOutScale,
@@ -24,31 +16,20 @@ from barograph_modeler.scaling.calibration import (
 )
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
-from barograph_modeler.scaling.merits import LeftOutScales
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.outlier import outlying_scale
 from barograph_modeler.scaling.predictor import Prediction, fit
 
 
-def held_out(log_seconds: float, curves: float = 0.0, law: float = 0.0, scales: int = 3) -> HeldOutScale:
-    at = {CURVES: curves, AMDAHL: curves, OVERHEAD: law, LINE: curves}
-    models = {name: Mixture.single(mean, 0.1, 1e6) for name, mean in at.items()}
-    return HeldOutScale(models, np.array([log_seconds]), scales)
+def held_out(log_seconds: float, scales: int = 3) -> HeldOutScale:
+    return HeldOutScale(Mixture.single(0.0, 0.1, 1e6), np.array([log_seconds]), scales)
 
 
 def test_without_held_out_runs_the_priors_hold():
     found = Calibration.of([])
-    total = sum(PRIOR.values())
-    assert found.weights == {name: pytest.approx(weight / total) for name, weight in PRIOR.items()}
     for case, widening in found.widenings.items():
         assert widening == pytest.approx(WIDENED[case], rel=0.02)
     assert found.problems == 0
-
-
-def test_the_model_that_predicted_the_held_out_scales_decides():
-    found = Calibration.of([held_out(0.02 * i, curves=0.5) for i in range(-15, 15)])
-    assert found.weights[OVERHEAD] > 0.7
-    assert sum(found.weights.values()) == pytest.approx(1)
 
 
 def test_factors_are_quantiles_of_distances_in_half_widths_on_each_side():
@@ -122,32 +103,6 @@ def test_no_scale_is_left_out_where_it_may_belong_to_the_curve(seconds):
     assert outlying_scale(Configurations.of(runs)) is None
 
 
-def test_the_laws_go_on_and_a_bad_last_scale_widens_them():
-    ranks = np.array([1, 2, 4, 8, 16, 32])
-    exact = AmdahlLaw(Configurations.of(Runs.of(ranks, 5 + 200 / ranks)))
-    assert np.exp(exact.at(128).quantile(0.5)) == pytest.approx(5 + 200 / 128, rel=0.01)
-    bad = 5 + 200 / ranks
-    bad[-1] *= 1.2
-    shaken = AmdahlLaw(Configurations.of(Runs.of(ranks, bad))).at(128)
-    assert shaken.quantile(0.025) < np.log(5 + 200 / 128) < shaken.quantile(0.975)
-
-
-@pytest.mark.parametrize(
-    ("law", "name"),
-    [(lambda p: 100 * p**-0.7, LINE), (lambda p: 5 + 200 / p, AMDAHL), (lambda p: 200 / p + 8 * np.log(p), OVERHEAD)],
-    ids=["power law", "Amdahl", "overhead"],
-)
-def test_the_law_that_predicted_the_larger_scales_of_a_problem_from_its_smaller_ones_decides(law, name):
-    ranks = 2.0 ** np.arange(7)
-    runs = Runs.of(ranks, law(ranks))
-    found = LeftOutScales.of(runs).merits
-    assert found[name] > 0.95
-    assert min(found.values()) < 0.1
-    alone = fit({"a": runs}).predict("a", 512)
-    assert isinstance(alone, Prediction)
-    assert alone.expected_seconds == pytest.approx(law(512.0), rel=0.1)
-
-
 def test_beyond_the_largest_scale_the_answer_doubts_what_no_run_shows():
     ranks = 2.0 ** np.arange(6)
     ends, bad = 100 / ranks, 100 / ranks
@@ -163,26 +118,6 @@ def test_beyond_the_largest_scale_the_answer_doubts_what_no_run_shows():
     level = fit({"a": Runs.of(ranks, 5 + 100 / ranks)}).predict("a", 256)
     assert isinstance(level, Prediction)
     assert not any("falling" in text or "repeat" in text for text in level.warnings)
-
-
-def test_two_scales_give_no_model_a_merit_and_other_problems_take_it_from_them():
-    assert set(LeftOutScales.of(Runs.of([4, 8], [10.0, 6.0])).merits.values()) == {1.0}
-    ranks = 2.0 ** np.arange(7)
-    own = Runs.of(ranks, 100 * ranks**-0.7)
-    others = {str(i): Runs.of(ranks, 5 + (100 + i) / ranks) for i in range(8)}
-    alone, beside = (fit({"a": own} | some).predict("a", 512) for some in ({}, others))
-    assert isinstance(alone, Prediction)
-    assert isinstance(beside, Prediction)
-    assert alone.model[LINE] > 2 * beside.model[LINE]
-
-
-def test_a_law_drifts_less_where_it_predicted_the_larger_scales():
-    ranks = 2.0 ** np.arange(7)
-    straight = LeftOutScales.of(Runs.of(ranks, 100 * ranks**-0.7))
-    assert straight.drift(LINE, 0.15) == pytest.approx(0.15 / 2, rel=0.1)  # three times left out, and the prior
-    assert straight.drift(AMDAHL, 0.1) == 0.1
-    unknown = LeftOutScales.of(Runs.of([4, 8], [10.0, 6.0]))
-    assert unknown.drift(LINE, 0.15) == 0.15
 
 
 @pytest.mark.parametrize(
@@ -213,27 +148,6 @@ def series(level: float = 141.0) -> dict[str, Runs]:
 def test_a_series_that_grew_and_became_level_stays_level():
     answer = fit(series()).predict("weak", 128)
     assert isinstance(answer, Prediction)
-    assert answer.expected_seconds == pytest.approx(141, rel=0.015)
-    assert answer.model["saturating curve"] > 0.6
-    # It changed by 15 %, and may change again.
-    assert answer.lower_seconds < 125
-    assert answer.upper_seconds > 160
-
-
-@pytest.mark.parametrize(
-    "seconds",
-    [[140, 100, 80, 70], [100, 110, 122, 135], [100, 180, 90, 150], [100, 110]],
-    ids=["falls", "power law", "scatters", "two scales"],
-)
-def test_times_that_fall_or_go_on_growing_or_scatter_have_no_saturating_curve(seconds):
-    ranks = [2**number for number in range(len(seconds))]
-    assert saturating(Configurations.of(Runs.of(ranks, seconds))) is None
-
-
-def test_weights_of_saturating_curves_come_from_problems_that_have_one():
-    with_curve = held_out(0.0)._replace(
-        models={**held_out(0.0).models, SATURATION: Mixture.single(3.0, 0.1, 1e6)}, scales=3
-    )
-    found = Calibration.of([with_curve] * 60)
-    assert found.weights == Calibration.of([held_out(0.0)] * 60).weights
-    assert found.saturated[SATURATION] < 0.4 < Calibration.of([]).saturated[SATURATION]
+    assert answer.expected_seconds == pytest.approx(141, rel=0.03)
+    assert answer.lower_seconds < 139
+    assert answer.upper_seconds > 143

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from barograph_modeler.scaling import configurations as bounds
-from barograph_modeler.scaling.calibration import join
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.predictor import Prediction, Predictor, Refusal, fit
 from barograph_modeler.scaling.sizes.law import BilinearLaw
 from barograph_modeler.scaling.sizes.stacking import stack
-from barograph_modeler.scaling.sizes.weighing import CURVES, LAW, SIZED
+from barograph_modeler.scaling.sizes.weighing import CURVES, LAW, SIZED, join
 
 WEAK = [(6, 100, 269.0), (24, 400, 275.0), (96, 1600, 285.0)]
 

@@ -236,7 +236,8 @@ def test_intervals_of_work_that_is_divided_get_shorter_with_the_runtime(scales: 
             for row, part in ((first, law), (second, law / 3)):
                 assert row["from_ranks"] == ([*scales] if measured else [64])
                 assert row["lower_seconds"] < np.median(part) < row["upper_seconds"]
-                assert row["expected_seconds"] < 1.3 * np.median(part)
+                # Two scales do not show where it stops falling.
+                assert row["expected_seconds"] < (1.3 if ranks <= 256 else 1.5) * np.median(part)
 
 
 def test_intervals_of_one_scale_follow_their_measured_work_or_nobody_knows() -> None:

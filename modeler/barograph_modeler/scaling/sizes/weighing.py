@@ -12,12 +12,12 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from barograph_modeler.scaling.calibration import CURVES
 from barograph_modeler.scaling.configurations import Configurations
 from barograph_modeler.scaling.history import Runs
 from barograph_modeler.scaling.mixture import Mixture
 from barograph_modeler.scaling.sizes.stacking import stack
 
+CURVES: Final = "curves of the size"
 SIZED: Final = "curves over sizes"
 LAW: Final = "log-bilinear law"
 Case: TypeAlias = Literal["known size", "new size", "series"]
@@ -98,6 +98,13 @@ def _score(
 def prior_weights(models: Mapping[str, Mixture], *, is_series: bool) -> Mapping[str, float]:
     """Weights of the models that answer a question, before any held-out run."""
     return PRIORS[_case(models, is_series=is_series)]
+
+
+def join(models: Mapping[str, Mixture], weights: Mapping[str, float]) -> tuple[dict[str, float], Mixture]:
+    """Weights of models, scaled to sum 1, and the mixture of the models."""
+    total = sum(weights[name] for name in models)
+    shares = {name: weights[name] / total for name in models}
+    return shares, Mixture.joined([(shares[name], model) for name, model in models.items()])
 
 
 def about_mean(mixture: Mixture, models: Mapping[str, Mixture], weights: Mapping[str, float]) -> Mixture:

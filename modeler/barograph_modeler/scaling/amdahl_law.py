@@ -8,8 +8,7 @@ where larger ones leave the law: below 1 where a run takes longer. The paper tak
 speedups; here errors are relative to the time, as the noise of runtimes is, and p has a posterior instead of a point:
 Student's t with T(1) free, and equal odds for each factor of the serial share 1 - p.
 
-A description of runs, not a prediction: `overhead.py` and the curves of `shapes.py` hold Amdahl's law with and without
-overhead, and predict with weights that held-out runs gave them.
+A description of runs, not a prediction: the shapes of `shapes.py` contain the law with and without overhead.
 """
 
 from __future__ import annotations
