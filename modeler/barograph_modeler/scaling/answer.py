@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -29,6 +30,9 @@ OTHERS_RUNS: Final = "runs of others at this scale"
 """The model of a scale that was run, but not by what is in question."""
 BETWEEN_GROUPS: Final = Repeats(squares=2.0, freedom=2.0)
 """The prior of what such work takes beside that of others: two runs that differ from it by a factor of e."""
+PROBLEMS_FREEDOM: Final = 4.0
+BETWEEN_PROBLEMS: Final = 1.0
+"""Prior of the spread of log seconds between problems of one application, and its degrees of freedom."""
 CONTRADICTION: Final = 3.0
 """Standard deviations between the runs of a scale and the curve of the others from which only the runs count."""
 OTHER_WORK: Final = 1.5
@@ -200,3 +204,12 @@ def from_others(own: Floats, seconds: Floats, ranks: float, repeats: Repeats) ->
         return from_runs(own, ranks, repeats, (float(np.log(seconds).mean()), found.spread))
     warnings = ("None of these runs is known to be of the same work.", *found.warnings)
     return replace(found, model={OTHERS_RUNS: 1.0}, warnings=warnings)
+
+
+def from_other_problems(known: Sequence[Mixture]) -> Mixture:
+    """Log seconds of a problem without runs, as another draw from the distribution of the others at the same scale."""
+    limits = np.array([one.quantiles([0.16, 0.5, 0.84]) for one in known])
+    y, variance = limits[:, 1], ((limits[:, 2] - limits[:, 0]) / 2) ** 2
+    between = (PROBLEMS_FREEDOM * BETWEEN_PROBLEMS**2 + ((y - y.mean()) ** 2).sum()) / (PROBLEMS_FREEDOM + y.size - 1)
+    spread = np.sqrt(between * (1 + 1 / y.size) + variance.mean())
+    return Mixture.single(float(np.median(y)), float(spread), PROBLEMS_FREEDOM + y.size - 1)

@@ -8,7 +8,7 @@ Models, each a distribution of log seconds:
 
 Where there are several sizes, the prediction is a mixture, weighted by how well models predicted held-out runs of the
 application (`sizes/weighing.py`). Held-out runs also show how wide an interval must be (`calibration.py`). Problems
-without runs are predicted from others (`unseen.py`).
+without runs are predicted from others.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from barograph_modeler.scaling.answer import (
     Prediction,
     Refusal,
     central_limits,
+    from_other_problems,
     from_others,
     from_runs,
 )
@@ -56,7 +57,6 @@ from barograph_modeler.scaling.sizes.weighing import (
     join,
     prior_weights,
 )
-from barograph_modeler.scaling.unseen import from_other_problems
 
 __all__ = ["Prediction", "Predictor", "Refusal", "fit"]
 
