@@ -20,11 +20,11 @@ MOST_SIBLINGS: Final = 13
 MAX_LINES: Final = {
     "agent": 13_108,
     "collector": 9_358,
-    "modeler": 14_944,
+    "modeler": 14_546,
     LABORATORY: 8_428,
     "alerts": 7_668,
     "deploy": 9_812,
-    "tests": 60_835,
+    "tests": 60_755,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
