@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from barograph_agent.loops.arrays import median
+from barograph_agent.loops.arrays import distinct, median
 from barograph_agent.loops.tokens import MIN_ITERATIONS, RARE, Integers, Tokens, value_of
 from barograph_agent.ring.reader import Records
 
@@ -99,6 +99,6 @@ def repeats(calls: Records, anchor: Anchor) -> bool:
     if not of_ranks.any():
         return True
     keys, which, counts = np.unique(exact[of_ranks], return_inverse=True, return_counts=True)
-    pairs = np.unique(which * len(at) + segment[of_ranks])
+    pairs = distinct(which * len(at) + segment[of_ranks])
     presence = np.bincount(pairs // len(at), minlength=len(keys)) / (len(at) - 1)
     return bool(counts[presence >= RARE].sum() >= MIN_REPEATED * len(which))

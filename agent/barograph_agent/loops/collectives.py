@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barograph_agent.loops.anchors import MAX_PAUSE_TIME, SHARES
-from barograph_agent.loops.arrays import median, newest
+from barograph_agent.loops.arrays import distinct, median, newest
 from barograph_agent.loops.tokens import MIN_ITERATIONS
 from barograph_agent.ring.reader import Ring
 
@@ -129,7 +129,7 @@ def outnumber(times: Integers, points: Integers) -> bool:
     the newest quarter where the loop has begun late.
     """
     numbers = np.searchsorted(points, times)
-    rounds = np.unique(numbers[(numbers > 0) & (numbers < len(points))])
+    rounds = distinct(numbers[(numbers > 0) & (numbers < len(points))])
     if len(rounds) < MIN_ROUNDS:
         return False
     newest = [rounds[-max(int(share * len(rounds)), MIN_ROUNDS)] for share in SHARES]

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy import fft
 
+from barograph_agent.loops.arrays import distinct
 from barograph_agent.ring.reader import OPERATIONS, Records
 
 MIN_ITERATIONS: Final = 6
@@ -129,12 +130,12 @@ class Tokens:
         if len(self._sequence) - 1 - at[-1] > MAX_TAIL * np.diff(at).max():
             return False
         inner = self._alike[self._sequence[at[0] : at[-1]]]
-        pairs = np.unique(np.repeat(np.arange(number), np.diff(at)) * tokens + inner)
+        pairs = distinct(np.repeat(np.arange(number), np.diff(at)) * tokens + inner)
         presence = np.bincount(pairs % tokens, minlength=tokens) / number
         rare = np.bincount(inner, minlength=tokens) < RARE * number
         if presence[~rare].mean() < MIN_PRESENCE:
             return False
-        with_rare = np.unique(pairs[rare[pairs % tokens]] // tokens)
+        with_rare = distinct(pairs[rare[pairs % tokens]] // tokens)
         together = int(np.count_nonzero(np.diff(with_rare, prepend=-2) > 1))
         if max(together, len(with_rare) / 2) > MAX_RARE_SEGMENTS * number:
             return False
@@ -176,7 +177,7 @@ def _matches(calls: Records, base: Integers) -> Integers:
     requests = [at for at in sites if not matches[at[0]] and _is_from_any(calls[at])]
     for at in sites:
         # One answer for each request: workers that are equally fast take turns by chance.
-        answered = (np.unique(np.searchsorted(request, at)).size for request in requests)
+        answered = (distinct(np.searchsorted(request, at)).size for request in requests)
         if any(one >= _as_often(max(len(at), len(request))) for one, request in zip(answered, requests, strict=True)):
             matches[at] = 0
     return matches
@@ -184,17 +185,17 @@ def _matches(calls: Records, base: Integers) -> Integers:
 
 def _is_ordered(values: Integers) -> bool:
     """Whether values, at least two, follow each other in a fixed order. Tags that are counted up do not."""
-    if len(np.unique(values[: MAX_ORDER + 1])) < 2:
+    if len(distinct(values[: MAX_ORDER + 1])) < 2:
         return False
-    least = max(len(np.unique(values)) // MAX_VALUES, 2)
+    least = max(len(distinct(values)) // MAX_VALUES, 2)
     lags = range(least, min(MAX_ORDER, len(values) // 3) + 1)
     return any((values[lag:] == values[:-lag]).mean() >= MIN_MATCH for lag in lags)
 
 
 def _is_from_any(calls: Records) -> bool:
     """Whether the calls of a site receive from whichever rank was first."""
-    operation = OPERATIONS.get(int(calls["op"][0]), "")
-    return operation in FROM_ANY or (operation in FROM_ONE and len(np.unique(calls["detail"])) == 1)
+    operation, details = OPERATIONS.get(int(calls["op"][0]), ""), calls["detail"]
+    return operation in FROM_ANY or (operation in FROM_ONE and bool((details == details[0]).all()))
 
 
 def _as_often(count: int) -> float:
@@ -203,11 +204,7 @@ def _as_often(count: int) -> float:
 
 
 def _precedence(operation: str) -> int:
-    """Order of calls that come equally often: those that wait for many ranks come first, then for one, then for none.
-
-    >>> [_precedence(one) for one in ("Allreduce", "Waitall", "Recv", "Iprobe", "Isend")]
-    [0, 1, 2, 3, 4]
-    """
+    """Order of calls that come equally often: those that wait for many ranks, then for one, then for none."""
     if operation.startswith(("Wait", "Test")):
         return 1
     if operation in ("Recv", "Sendrecv", "Sendrecv_replace", "Mrecv"):
