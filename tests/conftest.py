@@ -12,6 +12,8 @@ from hypothesis import settings
 
 from barograph_collector.daemon.quarantine import Quarantine
 from barograph_collector.lake import catalog
+from barograph_collector.server import Collector
+from helpers.log import collector_on
 from helpers.once import once
 from helpers.packages import make_dist
 
@@ -85,3 +87,9 @@ def _closed_logs() -> None:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `make dist` has filled."""
     return once(tmp_path_factory, "dist", make_dist)
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    with collector_on(tmp_path / "log.duckdb") as running:
+        yield running

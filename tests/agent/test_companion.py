@@ -33,7 +33,7 @@ from barograph_agent.sidecar.plan import (
 from barograph_agent.sidecar.run import WatchedRun
 from barograph_collector.server import Collector
 from helpers import mpi as mpis
-from helpers.log import DEADLINE_SECONDS, Producer, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, Producer, wait_until
 from helpers.mpi import Mpi
 from helpers.rings import FakeShim
 
@@ -56,12 +56,6 @@ NOTES = """\
 @pytest.fixture(scope="module", params=mpis.WHEELS)
 def mpi(request: pytest.FixtureRequest) -> Mpi:
     return mpis.find(request.param)
-
-
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as collector:
-        yield collector
 
 
 def environment(rings: Path, python: Path, **more: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from barograph_agent.system.network import Network, Source
 from barograph_agent.system.system import SYSTEM
 from barograph_agent.work.salt import Salt
 from barograph_collector.server import Collector
-from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.rings import STARTED_NS, FakeShim
 
 from .test_watch import rows
@@ -95,12 +95,6 @@ class Node:
             process.stdin.close()
             process.stdout.close()
         self.processes.clear()
-
-
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as collector:
-        yield collector
 
 
 @pytest.fixture

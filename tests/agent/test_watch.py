@@ -58,7 +58,7 @@ from barograph_collector.client.log_reader import LogReader
 from barograph_collector.server import Collector
 from helpers.clocks import calendar_at
 from helpers.full_disk import FullDisk
-from helpers.log import DEADLINE_SECONDS, collector_on, wait_until
+from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.mpi import REPOSITORY
 from helpers.rings import FakeShim
 
@@ -130,12 +130,6 @@ def deliver(watch: WatchedRun) -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
-
-
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as collector:
-        yield collector
 
 
 def rows(collector: Collector, table: str) -> list[dict[str, Any]]:

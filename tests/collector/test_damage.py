@@ -74,6 +74,34 @@ def test_what_is_half_written_and_was_not_saved_is_refused(torn: Path) -> None:
         Store(torn / LOG)
 
 
+@pytest.mark.parametrize("size", [0, 8_198, 100_000])
+def test_saved_blocks_that_are_damaged_are_not_written_back(tmp_path: Path, size: int) -> None:
+    saved = tmp_path / f"{LOG}.undo"
+    with Store(tmp_path / LOG) as store:
+        store.commit([entry("blocks", 10, blocks(10))], {"s": 1})
+        store.checkpoint()
+        store.database._undo.save(metadata(store), BLOCK_BYTES)
+        content = saved.read_bytes()
+    saved.write_bytes(content[:size])
+    with Store(tmp_path / LOG) as store:
+        assert firsts(store) == list(range(10))
+    assert Path(f"{saved}.unreadable").stat().st_size == size
+
+
+def test_blocks_that_cannot_be_saved_leave_no_file(tmp_path: Path) -> None:
+    with Store(tmp_path / LOG) as store, pytest.raises(FileNotFoundError):
+        store.database._undo.save((path.stat().st_size for path in [tmp_path / "nowhere"]), BLOCK_BYTES)
+    assert not list(tmp_path.glob("*.undo*"))
+
+
+def test_a_log_that_was_killed_may_get_a_lake(tmp_path: Path) -> None:
+    with Store(tmp_path / LOG) as store:
+        store.journal.append([wire.encode(wire.append("s", 1, "blocks", 10, blocks(10)))])
+        shutil.copytree(tmp_path, tmp_path / "killed")
+    with Store(tmp_path / "killed" / LOG, lake=Lake.at(tmp_path / "lake").data) as store:
+        assert firsts(store) == list(range(10))
+
+
 def test_a_backup_after_a_checkpoint_was_cut_off_is_whole(torn: Path, tmp_path: Path) -> None:
     make(torn, tmp_path / "backup")
     with Store(tmp_path / "backup" / LOG) as store:

@@ -30,12 +30,6 @@ from helpers.up import free_ports
 
 
 @pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as running:
-        yield running
-
-
-@pytest.fixture
 def producer(collector: Collector) -> Iterator[Producer]:
     with Producer(collector.endpoint) as connected:
         assert connected.hello() == wire.Welcome("producer", 0, 64)

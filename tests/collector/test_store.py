@@ -24,11 +24,8 @@ from barograph_collector.storage.pages import READ_BYTES
 from barograph_collector.storage.rows import Entry
 from barograph_collector.storage.store import Store
 from helpers.clocks import calendar_at
+from helpers.lakes import entry
 from helpers.log import blocks
-
-
-def entry(table: str, rows: int, values: dict[str, object]) -> Entry:
-    return Entry(table, rows, wire.pack(values, TABLES[table].columns))  # type: ignore[arg-type]
 
 
 def sites(count: int, text: str) -> Entry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -53,12 +52,6 @@ def test_a_client_that_fills_the_list_ends_its_own_waits(monkeypatch: pytest.Mon
     ended = [peer for number in range(3 * most) for peer in names(reads.add(b"%d" % number, "greedy", read()))]
     assert ended == [b"%d" % number for number in range(2 * most + 2)]
     assert names(reads.take_all())[:2] == [b"honest", b"honest"]
-
-
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as running:
-        yield running
 
 
 def waiting(collector: Collector) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,6 @@ def records_of(text: str) -> list[RunRecord]:
     return [
         one for one in read_table(iter(text.splitlines(keepends=True)), {}, "lab", "") if isinstance(one, RunRecord)
     ]
-
-
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as one:
-        yield one
 
 
 def run(collector: Collector, text: str, path: Path, *words: str) -> int:

@@ -272,12 +272,6 @@ def csv_of(rows: int) -> str:
     return "app,ranks,seconds\n" + "".join(f"fft,{2 ** (row % 7)},{1 + row}\n" for row in range(rows))
 
 
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as one:
-        yield one
-
-
 def run(collector: Collector, *words: str | Path) -> int:
     return main(["import", *map(str, words), "--collector", collector.endpoint, "--cluster", "lab"])
 

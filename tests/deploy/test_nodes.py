@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from barograph.operate.nodes import main
 from barograph_collector.server import Collector
-from helpers.log import Producer, collector_on
+from helpers.log import Producer
 
 
 def put(collector: Collector, *rows: tuple[str, float, int]) -> None:
@@ -25,12 +23,6 @@ def put(collector: Collector, *rows: tuple[str, float, int]) -> None:
                       "advice": check, "time": 1.7e9}  # fmt: skip
             producer.append(seq, "suspects", 1, values)
             producer.receive_ack(seq)
-
-
-@pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Collector]:
-    with collector_on(tmp_path / "log.duckdb") as collector:
-        yield collector
 
 
 def test_the_newest_row_of_a_node_counts_and_those_without_evidence_are_left_out(

@@ -103,14 +103,9 @@ def refusal(path: Path, error: duckdb.Error, what: str = "BACKUP") -> StoreError
             " stop that one, or choose another state directory"
         )
     text = f"cannot open the log {path}: {reason}"
-    if not is_damage(error):
+    if _DAMAGE.search(str(error)) is None:
         return StoreError(text)
     return StoreDamaged(f"{text}; to restore it: barograph restore --replace {what} --state {path.parent}")
-
-
-def is_damage(error: duckdb.Error) -> bool:
-    """Whether DuckDB says that a file is damaged."""
-    return _DAMAGE.search(str(error)) is not None
 
 
 def reason_of(error: Exception) -> str:

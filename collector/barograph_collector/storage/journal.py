@@ -73,12 +73,12 @@ class Journal:
         path = self.directory / _OWNER
         return self._disk.read(path).decode() if self._disk.exists(path) else ""
 
-    def claim(self, name: str) -> None:
-        """Let the journal be that of a log, where it is apart from it. Raises OSError, and ValueError for another's."""
+    def claim(self, name: str, *, is_apart: bool = True) -> None:
+        """Let it be the journal of a log, apart from its database or beside it. Raises OSError, ValueError."""
         if found := self.owner:
             if found != name:
                 raise ValueError(f"the journal {self.directory} belongs to the log {found}, expected {name}")
-        elif self.size:
+        elif self.size and is_apart:
             raise ValueError(f"the journal {self.directory} has no file {_OWNER}, expected one, or no messages")
         else:
             self._disk.replace(self.directory / _OWNER, name.encode())

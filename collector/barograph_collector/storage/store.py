@@ -106,8 +106,8 @@ class Store:
         """Replaced by `reopen`."""
         target = path.with_name(f"{path.name}.new")
         try:
-            if lake is not None or self._disk.is_link(folder):
-                self.journal.claim(self.database.name)
+            if (is_apart := self._disk.is_link(folder)) or lake is not None:
+                self.journal.claim(self.database.name, is_apart=is_apart)
             self._check_restored()
             for left in (target, target.with_name(f"{target.name}.wal")):
                 self._disk.unlink(left, missing_ok=True)  # of a process that died while it wrote the database anew
@@ -286,10 +286,8 @@ class Store:
         try:
             self.database.compact_marks()
             self.checkpoint()
-        except duckdb.Error as error:
+        except (duckdb.Error, OSError) as error:
             _log.warning("checkpoint postponed: %s", reason_of(error))
-        except OSError as error:
-            _log.warning("checkpoint postponed: %s", error)
 
     def _open(self) -> Database:
         try:
@@ -330,14 +328,8 @@ class Store:
                 entries, rows, marks = [], 0, {}
         if missed := self.journal.lost - lost:
             detail = f"the journal lacks messages between {began + 1} and {number}"
-            event: dict[str, Any] = {
-                "source": "collector",
-                "kind": "lost",
-                "rows": missed,
-                "detail": detail,
-                "time": self._now(),
-            }
-            entries.append(checked(wire.append("collector", 1, "events", 1, event)))
+            event: dict[str, Any] = {"source": "collector", "kind": "lost", "rows": missed, "detail": detail}
+            entries.append(checked(wire.append("collector", 1, "events", 1, event | {"time": self._now()})))
         if entries:
             self.commit(entries, marks)
         if number > began:

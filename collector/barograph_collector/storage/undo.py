@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
+import logging
 import os
 import struct
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -23,26 +26,33 @@ BLOCKS_AT: Final = 12_288
 HEADERS: Final = (8192, 4096)
 """Size and offset of its two headers, of which a checkpoint writes one."""
 _NUMBER: Final = struct.Struct("<q")
+_log = logging.getLogger(__name__)
 
 
 class Undo:
     """The saved blocks of a file that DuckDB has open; belongs to the thread of the checkpoints. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
-        self._place = _place(path)
+        self._place = path.with_name(f"{path.name}.undo")
         # To close any descriptor of the file ends DuckDB's lock of it: this one is closed after DuckDB's.
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def save(self, blocks: Iterable[int], size: int) -> None:
         """Save blocks of so many bytes, durably."""
-        part = self._place.with_name(f"{self._place.name}.part")
-        with part.open("wb") as file:
-            file.write(os.pread(self._file, *HEADERS) + _NUMBER.pack(size))
-            for block in blocks:
-                content = os.pread(self._file, size, BLOCKS_AT + block * size)
-                if len(content) == size:  # what is not in the file yet is not overwritten
-                    file.write(_NUMBER.pack(block) + content)
-        DISK.rename(part, self._place)
+        part, checksum = self._place.with_name(f"{self._place.name}.part"), 1  # that of an empty file is 0
+        reads = ((_NUMBER.pack(block), os.pread(self._file, size, BLOCKS_AT + block * size)) for block in blocks)
+        # What is not in the file yet is not overwritten.
+        saved = (number + content for number, content in reads if len(content) == size)
+        try:
+            with part.open("wb") as file:
+                for piece in itertools.chain([os.pread(self._file, *HEADERS) + _NUMBER.pack(size)], saved):
+                    checksum = zlib.crc32(piece, checksum)
+                    file.write(piece)
+                file.write(checksum.to_bytes(4, "little"))
+            DISK.rename(part, self._place)
+        except OSError:  # a full disk
+            part.unlink(missing_ok=True)
+            raise
 
     def forget(self) -> None:
         """Delete what was saved: the checkpoint has ended."""
@@ -63,22 +73,24 @@ def undo(path: Path) -> bool:
 
     Before DuckDB opens the file. Nothing is done where another process has it open.
     """
-    if not (place := _place(path)).exists() or not path.exists():
+    if not (place := path.with_name(f"{path.name}.undo")).exists() or not path.exists():
         return False
-    with place.open("rb") as saved, path.open("r+b", buffering=0) as file:
+    with path.open("r+b", buffering=0) as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        is_due = saved.read(HEADERS[0]) == os.pread(file.fileno(), *HEADERS)
-        (size,) = _NUMBER.unpack(saved.read(_NUMBER.size))
-        while is_due and (number := saved.read(_NUMBER.size)):
-            file.seek(BLOCKS_AT + _NUMBER.unpack(number)[0] * size)
-            file.write(saved.read(size))
+        saved = memoryview(place.read_bytes())
+        if zlib.crc32(saved[:-4], 1) != int.from_bytes(saved[-4:], "little"):
+            aside = place.rename(place.with_name(f"{place.name}.unreadable"))
+            _log.error("the blocks of %s that were saved are damaged, and are not written back: %s", path, aside)
+            return False
+        is_due = saved[: HEADERS[0]] == os.pread(file.fileno(), *HEADERS)
+        (size,) = _NUMBER.unpack_from(saved, HEADERS[0])
+        step = _NUMBER.size + size
+        for at in range(HEADERS[0] + _NUMBER.size, len(saved) - 4 if is_due else 0, step):
+            (number,) = _NUMBER.unpack_from(saved, at)
+            os.pwrite(file.fileno(), saved[at + _NUMBER.size : at + step], BLOCKS_AT + number * size)
         DISK.sync(file.fileno())
     place.unlink()
     return is_due
-
-
-def _place(path: Path) -> Path:
-    return path.with_name(f"{path.name}.undo")
