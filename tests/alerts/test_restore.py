@@ -151,7 +151,7 @@ def test_an_open_job_is_compared_with_the_pace_there_was_when_it_began_unless_sl
     accepted: bool,
 ) -> None:
     log, simulation = MemoryLog(), Simulation(intervals=2)
-    other = {"means": ["{}"], "residuals": ["[]"], "window_seconds": [1.0]}
+    other = {"means": ["{}"], "residuals": ["[]"], "limits": ["{}"], "window_seconds": [1.0]}
 
     def put_pace(runs: int) -> None:
         log.put("paces", {"workload": [simulation.workload], "runs": [runs], "fitted_at": [simulation.now]} | other)
