@@ -125,8 +125,11 @@ def _summary(runs: Sequence[Row], scales: Sequence[RunsAtScale]) -> Iterator[str
     if not banded:
         yield "No limits of runtimes yet: they need a healthy run."
         return
-    widest = max(banded, key=lambda one: _width(one[1]))
-    yield f"It varies most on {widest[0]}: {_band_words(widest[1])}"
+    # The band of a single run is an assumption.
+    repeated = [one for one in banded if one[1]["samples"] > 1]
+    widest = max(repeated, key=lambda one: _width(one[1]), default=None)
+    if widest is not None:
+        yield f"It varies most on {widest[0]}: {_band_words(widest[1])}"
     if banded[-1] is not widest:
         yield f"On {banded[-1][0]}, the largest scale with a band, {_band_words(banded[-1][1])}"
 
