@@ -16,6 +16,7 @@ from barograph_collector.server import Collector
 from helpers.log import collector_on
 from helpers.once import once
 from helpers.packages import make_dist
+from helpers.service import Oracle, Service
 
 # Threads that wait for each other by spinning take ten times as long where other tests run beside them. These
 # libraries read it when they are loaded, which is after this file.
@@ -93,3 +94,10 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def collector(tmp_path: Path) -> Iterator[Collector]:
     with collector_on(tmp_path / "log.duckdb") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    # Without a verdict a run would wait for it.
+    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
+        yield service

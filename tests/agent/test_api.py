@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,7 @@ import pytest
 from barograph_agent import shim
 from barograph_agent.reduce.intervals import Cursor, IntervalReader, class_id
 from barograph_agent.ring.reader import Ring
-from helpers.service import Node, Oracle, Service
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    # Without a verdict the run would wait for it.
-    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
-        yield service
+from helpers.service import Node, Service
 
 
 def ring_of(folder: Path) -> Ring:

@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from barograph_agent.system.processes import PROCESSES
 from helpers import mpi as mpis
 from helpers.kills import segments
 from helpers.log import DEADLINE_SECONDS, wait_until
-from helpers.service import NOWHERE, Node, Oracle, Service, kill, processes, sidecars
+from helpers.service import NOWHERE, Node, Service, kill, processes, sidecars
 
 pytestmark = pytest.mark.process
 
@@ -31,12 +31,6 @@ PAUSE = "2000"  # microseconds: a run of about a second
 HELD = ["sh", "-c", '"$@" && exec cat', "sh"]
 """Prefix of a command that makes it wait for the end of its input, so the run lasts until the test ends it."""
 ROUNDS = 3
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
-        yield service
 
 
 @pytest.fixture(scope="module")

@@ -5,25 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers import mpi as mpis
 from helpers.kills import ORDERS, play
-from helpers.service import Node, Oracle, Service
+from helpers.service import Node, Service
 
 pytestmark = pytest.mark.process
 
 ROUNDS = len(ORDERS)
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    # Without a verdict each run would wait for it.
-    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
-        yield service
 
 
 @pytest.fixture(scope="module")

@@ -21,19 +21,13 @@ from helpers import mpi as mpis
 from helpers.lammps import fluid
 from helpers.log import DEADLINE_SECONDS, wait_until
 from helpers.mpi import Mpi
-from helpers.service import NOWHERE, SENTENCE, Node, Oracle, Service, kill, sidecars
+from helpers.service import NOWHERE, SENTENCE, Node, Service, kill, sidecars
 
 PROGRAMS = Path(__file__).with_name("programs")
 NONE_SEEN = (
     "barograph: intervals none seen: no MPI_Init through a shared MPI library, and no step of a PyTorch optimizer"
 )
 UNREACHED = f"barograph: verdict   unknown: no collector answered at {NOWHERE}"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("service")) as service, Oracle(service.endpoint):
-        yield service
 
 
 @pytest.fixture

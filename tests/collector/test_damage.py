@@ -17,7 +17,7 @@ from barograph_collector.backup.archive import make
 from barograph_collector.backup.restore import restore, restore_from_lake
 from barograph_collector.daemon.service import Exit
 from barograph_collector.lake.place import Lake
-from barograph_collector.storage.connection import StoreDamaged
+from barograph_collector.storage.connection import StoreDamaged, StoreError
 from barograph_collector.storage.store import LOG, Store
 from barograph_collector.storage.undo import BLOCKS_AT, Undo
 from helpers.lakes import entry, seal_all
@@ -100,6 +100,16 @@ def test_a_log_that_was_killed_may_get_a_lake(tmp_path: Path) -> None:
         shutil.copytree(tmp_path, tmp_path / "killed")
     with Store(tmp_path / "killed" / LOG, lake=Lake.at(tmp_path / "lake").data) as store:
         assert firsts(store) == list(range(10))
+
+
+def test_the_journal_of_a_log_whose_database_is_gone_says_how_it_is_made_again(tmp_path: Path) -> None:
+    lake = Lake.at(tmp_path / "lake")
+    with Store(tmp_path / LOG, lake=lake.data) as store:
+        name = store.database.name
+    (tmp_path / LOG).unlink()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"barograph restore --replace --log {name} --journal {tmp_path / LOG}"):
+            Store(tmp_path / LOG, lake=lake.data)
 
 
 def test_a_backup_after_a_checkpoint_was_cut_off_is_whole(torn: Path, tmp_path: Path) -> None:

@@ -172,15 +172,9 @@ class SourceExporter(Exporter):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The metrics."""
         labels = ("daemon", "collector")
-        yield gauge(
-            "barograph_followed_collector_up",
-            "1 while the collector answers reads of this daemon, else 0.",
-            [(self._labels, float(self._source.is_ready and not self._source.trouble))],
-            *labels,
-        )
-        yield gauge(
-            "barograph_followed_collector_unacknowledged_rows",
-            "Rows of this daemon in memory that the collector has not acknowledged.",
-            [(self._labels, float(self._writer.rows))],
-            *labels,
-        )
+        text = "1 while the collector answers reads of this daemon, else 0."
+        is_up = float(self._source.is_ready and not self._source.trouble)
+        yield gauge("barograph_followed_collector_up", text, [(self._labels, is_up)], *labels)
+        text = "Rows of this daemon in memory that the collector has not acknowledged."
+        rows = [(self._labels, float(self._writer.rows))]
+        yield gauge("barograph_followed_collector_unacknowledged_rows", text, rows, *labels)

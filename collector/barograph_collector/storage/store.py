@@ -123,7 +123,11 @@ class Store:
                 raise refusal(path, error) from None
             if isinstance(error, (OSError, ValueError)):
                 reason = error.strerror if isinstance(error, OSError) else error
-                raise StoreError(f"cannot open the journal of {path}: {reason}") from None
+                text = f"cannot open the journal of {path}: {reason}"
+                if isinstance(error, ValueError) and lake is not None and (owner := self.journal.owner):
+                    restoring = f"barograph restore --replace --log {owner} --journal {folder} --state {path.parent}"
+                    text = f"{text}; to have the log {owner} again: {restoring} --lake {lake.lake}"
+                raise StoreError(text) from None
             raise
 
     @property
