@@ -31,7 +31,7 @@ FALLS: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2)
 GROWTHS: Final = (0.0, 0.15, 0.5)
 BLENDS: Final = (0.7, 1.0, 3.0)
 CONTENTIONS: Final = tuple(product((0.5, 1.0, 2.0), (2.0, 8.0, 32.0)))
-LEVEL_GROWTHS: Final = (0.15, 0.5)
+LEVEL_GROWTHS: Final = (0.15, 0.5, 1.0)
 LEVEL_CONTENTIONS: Final = tuple(product((0.1, 0.3, 1.0), (2.0, 8.0, 32.0)))
 """Of shapes with fall 0: such a time grows while ranks fill a node, or first neighbours appear, and is level then."""
 STEP: Final = 0.5

@@ -54,9 +54,10 @@ def refused(predictor: Predictor, problem: str, ranks: float, size: float | None
         (lambda p: 100 / p, 0.2),
         (lambda p: np.full(p.size, 42.0), 0.02),
         (lambda p: 100 / p + 0.5 * np.sqrt(p), 0.4),
+        (lambda p: p, 0.02),
         (lambda p: np.maximum(100 / p, 15.0), 0.2),
     ],
-    ids=["Amdahl", "ideal", "weak", "growing overhead", "floor"],
+    ids=["Amdahl", "ideal", "weak", "growing overhead", "growing", "floor"],
 )
 def test_curves_of_known_shape_go_on_as_they_do(law, error):
     at = 64
