@@ -148,7 +148,7 @@ def test_a_task_of_an_array_has_the_arrays_id(slurm: Cluster, service: Service, 
 
 
 def test_a_requeued_job_gets_the_next_restart_number(slurm: Cluster, service: Service, paced: str) -> None:
-    script = f"srun -n1 --mpi=pmi2 {paced} $((SLURM_RESTART_COUNT ? 30 : 100000)) 1000 {slurm.work}/progress"
+    script = f"srun -n1 --mpi=pmi2 {paced} $((SLURM_RESTART_COUNT ? 2000 : 100000)) 1000 {slurm.work}/progress"
     job = slurm.batch(script, "--requeue", "--open-mode=append", wait=False)
     wait_until((slurm.work / "progress").exists, "the first attempt is at work")
     assert slurm.run("scontrol", "requeue", job).returncode == 0
@@ -164,7 +164,7 @@ def test_a_requeued_job_gets_the_next_restart_number(slurm: Cluster, service: Se
     runs = {str(row["job"]): (row["exit_status"], row["intervals"]) for row in of_job(service, "runs", job)}
     assert set(runs) == {f"lab/{job}.0.0", f"lab/{job}.1.0"}
     assert runs[f"lab/{job}.0.0"][0] != 0
-    assert runs[f"lab/{job}.1.0"] == (0, 30)
+    assert runs[f"lab/{job}.1.0"] == (0, 2000)
 
 
 @pytest.mark.parametrize("end", ["scancel", "time-out"])
