@@ -18,13 +18,13 @@ LABORATORY: Final = "modeler/barograph_lab"
 MOST_SIBLINGS: Final = 13
 """Modules side by side, `__init__.py` included."""
 MAX_LINES: Final = {
-    "agent": 13_108,
-    "collector": 9_358,
-    "modeler": 14_546,
+    "agent": 13_107,
+    "collector": 9_355,
+    "modeler": 14_531,
     LABORATORY: 8_428,
-    "alerts": 7_668,
+    "alerts": 7_644,
     "deploy": 9_812,
-    "tests": 60_755,
+    "tests": 60_745,
 }
 """Lines of Python of each package, at most. A number may only fall: a change that adds lines removes as many."""
 OUTSIDE: Final = {
