@@ -110,7 +110,7 @@ class CollectorSettings(DaemonSettings, frozen=True):
         int,
         Meta(ge=0),
         Form("N", "days, 0 for all"),
-        Option("days before today whose raw rows are kept, beside the sums by class and hour; 0: all", reloads=True),
+        Option("days before today whose rows are kept; 0: all", reloads=True),
     ] = 0
     keep_bytes: Annotated[
         Size,
