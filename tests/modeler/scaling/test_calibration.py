@@ -139,14 +139,9 @@ def test_growth_goes_on_only_where_repeats_or_a_third_scale_show_it(ranks, secon
     assert answer.upper_seconds > 14.4
 
 
-def series(level: float = 141.0) -> dict[str, Runs]:
-    """A weak series that grows within a node and is level from there on."""
-    ranks = [1, 2, 3, 4, 8, 16]
-    return {"weak": Runs.of(ranks, [122.2, 137.4, 139.5, 140.6, level, level])}
-
-
 def test_a_series_that_grew_and_became_level_stays_level():
-    answer = fit(series()).predict("weak", 128)
+    runs = Runs.of([1, 2, 3, 4, 8, 16], [122.2, 137.4, 139.5, 140.6, 141.0, 141.0])
+    answer = fit({"weak": runs}).predict("weak", 128)
     assert isinstance(answer, Prediction)
     assert answer.expected_seconds == pytest.approx(141, rel=0.03)
     assert answer.lower_seconds < 139
